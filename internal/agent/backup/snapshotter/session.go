@@ -295,11 +295,33 @@ func (n *session) removeExpired(ctx context.Context) {
 	}
 }
 
-// remove removes expired snapshots, the oldest first, and notes which are gone. A bucket may lock objects, usually the younger ones: what it refuses
-// to remove does not keep it from removing others, until it has refused maxRefused in a row.
+// remove removes expired snapshots, and notes which are gone. A bucket may lock objects: by age the younger ones, by a legal hold or an earlier lock
+// older ones. Others are removed nevertheless, and a store that locks many is not asked for each: stretches of doubling length are gone through from
+// both ends. What is between two locks is found once it is longer than all before it.
+//
+// The order does not matter: no snapshot that stays needs one that has expired, and a store may refuse any of these.
 func (n *session) remove(ctx context.Context, expired []backup.Snapshot, gone map[string]bool) {
+	rest := backup.Sorted(expired)
+	for length := 2 * maxRefused; len(rest) > 0; length *= 2 {
+		stretch := rest[:min(length, len(rest))]
+		rest = rest[len(stretch):]
+		untried, err := n.removeInTurn(ctx, stretch, gone)
+		if err == nil {
+			slices.Reverse(untried)
+			_, err = n.removeInTurn(ctx, untried, gone)
+		}
+		if err != nil {
+			n.config.Log.Error(err, "Could not remove snapshots")
+			return
+		}
+	}
+}
+
+// removeInTurn removes snapshots until the store has refused to remove maxRefused in a row, and returns those that it has not tried. It fails if the
+// store does.
+func (n *session) removeInTurn(ctx context.Context, snapshots []backup.Snapshot, gone map[string]bool) (untried []backup.Snapshot, err error) {
 	refused := 0
-	for _, snapshot := range backup.Sorted(expired) {
+	for i, snapshot := range snapshots {
 		// The next leader may have been asked to keep it by now, and this agent may not know yet that it does not lead any more.
 		kept, err := n.config.Store.Kept(ctx, snapshot)
 		if err == nil && kept {
@@ -314,15 +336,21 @@ func (n *session) remove(ctx context.Context, expired []backup.Snapshot, gone ma
 			gone[snapshot.Name()], refused = true, 0
 			continue
 		}
-		n.config.Log.Error(err, "Could not remove a snapshot", "snapshot", snapshot.Name())
-		if refused++; !store.Refuses(err) || refused == maxRefused {
-			return
+		if !store.Refuses(err) {
+			return nil, fmt.Errorf("%s: %w", snapshot.Name(), err)
+		}
+		if refused++; refused == 1 {
+			n.config.Log.Error(err, "The store refuses to remove a snapshot; it may refuse the next ones, too", "snapshot", snapshot.Name())
+		}
+		if refused == maxRefused {
+			return snapshots[i+1:], nil
 		}
 	}
+	return nil, nil
 }
 
 // leftoverAge is longer than any upload takes. Holds end at that age too.
 const leftoverAge = backup.HoldFor
 
-// maxRefused is how many snapshots in a row a store may refuse to remove.
+// maxRefused is how many snapshots in a row a store may refuse to remove before others are tried.
 const maxRefused = 10
