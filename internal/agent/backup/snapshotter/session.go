@@ -30,6 +30,9 @@ type session struct {
 	// events since then, which the store lacks, and the TTLs of their leases, in seconds.
 	events backup.DeltaBuffer
 	leases map[int64]int64
+	// unread: the record could not be read when it was last asked for, at asked, so that it may lack what the store has.
+	unread bool
+	asked  time.Time
 	// When something is due, and when that was last checked.
 	fullDue, deltaDue, collectionDue, checked time.Time
 }
@@ -102,16 +105,22 @@ func (n *session) resume(ctx context.Context) error {
 		n.foundCurrent()
 	}
 	if reason != "" {
-		n.config.Log.Info("Taking a full snapshot first", "reason", reason)
-		n.stored = 0
+		n.beginAnew(reason)
 		return nil
 	}
-	n.recordAgain(ctx, chain)
 	n.last = chain.Last().Reference()
 	if chain.Full.Proof != nil {
 		n.history = chain.Full.Proof.History
 	}
-	return nil
+	return n.recordAgain(ctx)
+}
+
+// beginAnew has a full snapshot begin a new history: deltas must not continue what the store has.
+func (n *session) beginAnew(reason string) {
+	n.config.Log.Info("Taking a full snapshot first", "reason", reason)
+	n.forget()
+	n.stored, n.history = 0, ""
+	n.schedules(want{kind: backup.Full})
 }
 
 // whyFullFirst returns why the chain in the store cannot be continued at a revision of etcd; empty if it can.
@@ -124,10 +133,12 @@ func (n *session) whyFullFirst(ctx context.Context, err error, revision int64) s
 	case n.config.FullFirst != nil && !n.renewed && n.config.FullFirst(ctx):
 		return "the member was restored, or its cluster recovered"
 	case !n.renewed && n.unrecorded(ctx):
-		return "no snapshot is recorded, as for an Etcd that was created again"
+		return noneRecorded
 	}
 	return ""
 }
+
+const noneRecorded = "no snapshot is recorded, as for an Etcd that was created again"
 
 // unrecorded reports whether it is certain that no snapshot is recorded outside of the store. A recovery looks there alone whether there is a backup.
 func (n *session) unrecorded(ctx context.Context) bool {
@@ -139,18 +150,33 @@ func (n *session) unrecorded(ctx context.Context) bool {
 }
 
 // recordAgain records what the store has: the leader before may not have reached the API server, or has ended before it recorded its last
-// snapshot. While nothing is written, no other one would be recorded. A record of something newer is left alone.
-func (n *session) recordAgain(ctx context.Context, chain backup.Chain) {
+// snapshot. While nothing is written, no other one would be recorded. A record that cannot be read is read again later.
+func (n *session) recordAgain(ctx context.Context) error {
 	if n.config.Recorded == nil || n.config.OnSnapshot == nil {
-		return
+		return nil
 	}
-	if record, err := n.config.Recorded(ctx); err != nil || record.Check(chain) != nil {
-		return
+	record, err := n.config.Recorded(ctx)
+	n.unread, n.asked = err != nil, n.config.Clock.Now()
+	if err != nil {
+		return nil
 	}
-	n.config.OnSnapshot(*chain.Full)
-	if len(chain.Deltas) > 0 {
-		n.config.OnSnapshot(chain.Last())
+	// What is recorded is listed now, also a full snapshot of a compaction since resume: the record must not go back to an older one.
+	chain, err := n.Latest(ctx)
+	if err != nil {
+		return err
 	}
+	switch err := n.reaches(chain, record); {
+	case err != nil:
+		n.beginAnew(err.Error())
+	case !n.renewed && record == backup.Record{}:
+		n.beginAnew(noneRecorded)
+	default:
+		n.config.OnSnapshot(*chain.Full)
+		if len(chain.Deltas) > 0 {
+			n.config.OnSnapshot(chain.Last())
+		}
+	}
+	return nil
 }
 
 // tick is how often due times are checked. Checking, unlike waiting, survives a clock that jumps.
@@ -187,6 +213,11 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 		case <-ticker.C():
 			if n.look(n.config.Clock.Now(), n.config.Clock.Since(n.checked)) {
 				return nil, nil
+			}
+			if n.unread && n.config.Clock.Since(n.asked) >= retryPeriod {
+				if err := n.recordAgain(ctx); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}
@@ -264,11 +295,33 @@ func (n *session) removeExpired(ctx context.Context) {
 	}
 }
 
-// remove removes expired snapshots, the oldest first, and notes which are gone. A bucket may lock objects, usually the younger ones: what it refuses
-// to remove does not keep it from removing others, until it has refused maxRefused in a row.
+// remove removes expired snapshots, and notes which are gone. A bucket may lock objects: by age the younger ones, by a legal hold or an earlier lock
+// older ones. Others are removed nevertheless, and a store that locks many is not asked for each: stretches of doubling length are gone through from
+// both ends. What is between two locks is found once it is longer than all before it.
+//
+// The order does not matter: no snapshot that stays needs one that has expired, and a store may refuse any of these.
 func (n *session) remove(ctx context.Context, expired []backup.Snapshot, gone map[string]bool) {
+	rest := backup.Sorted(expired)
+	for length := 2 * maxRefused; len(rest) > 0; length *= 2 {
+		stretch := rest[:min(length, len(rest))]
+		rest = rest[len(stretch):]
+		untried, err := n.removeInTurn(ctx, stretch, gone)
+		if err == nil {
+			slices.Reverse(untried)
+			_, err = n.removeInTurn(ctx, untried, gone)
+		}
+		if err != nil {
+			n.config.Log.Error(err, "Could not remove snapshots")
+			return
+		}
+	}
+}
+
+// removeInTurn removes snapshots until the store has refused to remove maxRefused in a row, and returns those that it has not tried. It fails if the
+// store does.
+func (n *session) removeInTurn(ctx context.Context, snapshots []backup.Snapshot, gone map[string]bool) (untried []backup.Snapshot, err error) {
 	refused := 0
-	for _, snapshot := range backup.Sorted(expired) {
+	for i, snapshot := range snapshots {
 		// The next leader may have been asked to keep it by now, and this agent may not know yet that it does not lead any more.
 		kept, err := n.config.Store.Kept(ctx, snapshot)
 		if err == nil && kept {
@@ -283,15 +336,21 @@ func (n *session) remove(ctx context.Context, expired []backup.Snapshot, gone ma
 			gone[snapshot.Name()], refused = true, 0
 			continue
 		}
-		n.config.Log.Error(err, "Could not remove a snapshot", "snapshot", snapshot.Name())
-		if refused++; !store.Refuses(err) || refused == maxRefused {
-			return
+		if !store.Refuses(err) {
+			return nil, fmt.Errorf("%s: %w", snapshot.Name(), err)
+		}
+		if refused++; refused == 1 {
+			n.config.Log.Error(err, "The store refuses to remove a snapshot; it may refuse the next ones, too", "snapshot", snapshot.Name())
+		}
+		if refused == maxRefused {
+			return snapshots[i+1:], nil
 		}
 	}
+	return nil, nil
 }
 
 // leftoverAge is longer than any upload takes. Holds end at that age too.
 const leftoverAge = backup.HoldFor
 
-// maxRefused is how many snapshots in a row a store may refuse to remove.
+// maxRefused is how many snapshots in a row a store may refuse to remove before others are tried.
 const maxRefused = 10

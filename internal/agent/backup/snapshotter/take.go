@@ -115,7 +115,7 @@ func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Wr
 	n.continueWith(s)
 	n.deltaDue = n.config.Clock.Now().Add(n.config.DeltaPeriod)
 	if s.Kind == backup.Full {
-		n.fullDue, n.renewed = n.schedule.after(s.Created, n.config.Clock.Now()), true
+		n.fullDue, n.renewed, n.unread = n.schedule.after(s.Created, n.config.Clock.Now()), true, false
 		if list, err := n.config.Store.List(ctx); err == nil { // otherwise the next listing tells
 			n.foundRestorable(list)
 		}

@@ -60,11 +60,16 @@ func (n *session) checkRecord(ctx context.Context, chain backup.Chain) error {
 	record, err := n.config.Recorded(ctx)
 	if err != nil {
 		if !n.config.Store.Signed() {
-			return nil // a full snapshot with each change of the leader would not be worth it
+			return nil // a full snapshot with each change of the leader would not be worth it; recordAgain compares later
 		}
 		return fmt.Errorf("the recorded snapshots are unknown: %w", err)
 	}
-	err = record.Check(chain)
+	return n.reaches(chain, record)
+}
+
+// reaches returns an error if the snapshots end before a record, and reports it where they are signed.
+func (n *session) reaches(chain backup.Chain, record backup.Record) error {
+	err := record.Check(chain)
 	if older := (*backup.OlderError)(nil); errors.As(err, &older) && n.config.Store.Signed() {
 		n.config.Log.Error(err, "The store lacks snapshots that were taken")
 		n.distrust(err)
