@@ -88,9 +88,14 @@ func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, members []membership.Mem
 	if r.Relieve != "" {
 		return true
 	}
+	joins := func(pod string) bool {
+		return pod != "" && !slices.ContainsFunc(members, func(m membership.Member) bool {
+			return m.Owner == membership.Ours && strings.HasSuffix(pod, fmt.Sprintf("-%d", m.Ordinal))
+		})
+	}
 	others := r.HeldBy != nil && (r.HeldBy.Guard == v1alpha1.GuardOthersParticipating || r.HeldBy.Guard == v1alpha1.GuardOthersServing)
 	keepsAway := func(b v1alpha1.BlockedBy) bool {
-		answers := others && b.Pod == r.HeldBy.Pod // with its version, once it has joined
+		answers := others && joins(b.Pod) // with its version, once it has joined
 		return b.Guard == v1alpha1.GuardVersionsCompatible && !answers || b.Guard == v1alpha1.GuardSnapshotTaken
 	}
 	switch {
@@ -98,9 +103,7 @@ func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, members []membership.Mem
 	case r.HeldBy.Guard == v1alpha1.GuardVolumeReachable:
 		return true
 	case others:
-		return r.HeldBy.Pod != "" && !slices.ContainsFunc(members, func(m membership.Member) bool {
-			return m.Owner == membership.Ours && strings.HasSuffix(r.HeldBy.Pod, fmt.Sprintf("-%d", m.Ordinal))
-		})
+		return joins(r.HeldBy.Pod)
 	}
 	return false
 }
