@@ -93,16 +93,17 @@ func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, members []membership.Mem
 			return m.Owner == membership.Ours && strings.HasSuffix(pod, fmt.Sprintf("-%d", m.Ordinal))
 		})
 	}
-	others := r.HeldBy != nil && (r.HeldBy.Guard == v1alpha1.GuardOthersParticipating || r.HeldBy.Guard == v1alpha1.GuardOthersServing)
 	keepsAway := func(b v1alpha1.BlockedBy) bool {
-		answers := others && joins(b.Pod) // with its version, once it has joined
+		answers := joins(b.Pod) // with its version, once it has joined
 		return b.Guard == v1alpha1.GuardVersionsCompatible && !answers || b.Guard == v1alpha1.GuardSnapshotTaken
 	}
-	switch {
-	case r.HeldBy == nil || slices.ContainsFunc(r.BlockedBy, keepsAway):
-	case r.HeldBy.Guard == v1alpha1.GuardVolumeReachable:
+	if r.HeldBy == nil || slices.ContainsFunc(r.BlockedBy, keepsAway) {
+		return false
+	}
+	switch r.HeldBy.Guard {
+	case v1alpha1.GuardVolumeReachable:
 		return true
-	case others:
+	case v1alpha1.GuardOthersParticipating, v1alpha1.GuardOthersServing, v1alpha1.GuardVersionsCompatible:
 		return joins(r.HeldBy.Pod)
 	}
 	return false
