@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -86,6 +87,16 @@ func TestRepeatedWritesAreCounted(t *testing.T) {
 		<-time.After(time.Minute)
 		if at := noticed(); !slices.Equal(at, []int{mostOften}) {
 			t.Errorf("in the next minute, noticed at %v", at)
+		}
+		<-time.After(time.Minute)
+		first, second := &operator{actor: &loop.Actor{}}, &operator{actor: &loop.Actor{}}
+		w.operators = []*operator{first, second}
+		if at := noticed(); len(at) > 0 {
+			t.Errorf("beside another operator, noticed at %v", at)
+		}
+		first.actor.Paused = true
+		if at := noticed(); !slices.Equal(at, []int{mostOften}) {
+			t.Errorf("beside one that is paused, noticed at %v", at)
 		}
 	})
 }

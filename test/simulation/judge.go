@@ -275,8 +275,12 @@ func (r aimed) mostOften() int {
 	return mostOften
 }
 
-// again counts a write, and reports whether a controller repeats it without a pause.
+// again counts a write, and reports whether a controller repeats it without a pause. While two operators act, each reverts at once what the other has
+// written by what it knows, until the first notices that its time is over: that is not counted.
 func (w *World) again(r aimed) bool {
+	if w.acting() > 1 {
+		return false
+	}
 	key, minute := r.who+" "+r.String(), w.Now()/time.Minute
 	last := w.repeats[key]
 	if last.minute != minute {
@@ -285,6 +289,16 @@ func (w *World) again(r aimed) bool {
 	last.times++
 	w.repeats[key] = last
 	return last.times == r.mostOften()
+}
+
+// acting is how many operators are not paused.
+func (w *World) acting() (n int) {
+	for _, o := range w.operators {
+		if !o.actor.Paused {
+			n++
+		}
+	}
+	return n
 }
 
 // before judges a request of an operator to the API server, before it is carried out: what it breaks if it is; empty if nothing.

@@ -88,19 +88,23 @@ func waitsForMember(rollout *v1alpha1.EtcdOperatorTask, members []membership.Mem
 	if r.Relieve != "" {
 		return true
 	}
-	others := r.HeldBy != nil && (r.HeldBy.Guard == v1alpha1.GuardOthersParticipating || r.HeldBy.Guard == v1alpha1.GuardOthersServing)
+	joins := func(pod string) bool {
+		return pod != "" && !slices.ContainsFunc(members, func(m membership.Member) bool {
+			return m.Owner == membership.Ours && strings.HasSuffix(pod, fmt.Sprintf("-%d", m.Ordinal))
+		})
+	}
 	keepsAway := func(b v1alpha1.BlockedBy) bool {
-		answers := others && b.Pod == r.HeldBy.Pod // with its version, once it has joined
+		answers := joins(b.Pod) // with its version, once it has joined
 		return b.Guard == v1alpha1.GuardVersionsCompatible && !answers || b.Guard == v1alpha1.GuardSnapshotTaken
 	}
-	switch {
-	case r.HeldBy == nil || slices.ContainsFunc(r.BlockedBy, keepsAway):
-	case r.HeldBy.Guard == v1alpha1.GuardVolumeReachable:
+	if r.HeldBy == nil || slices.ContainsFunc(r.BlockedBy, keepsAway) {
+		return false
+	}
+	switch r.HeldBy.Guard {
+	case v1alpha1.GuardVolumeReachable:
 		return true
-	case others:
-		return r.HeldBy.Pod != "" && !slices.ContainsFunc(members, func(m membership.Member) bool {
-			return m.Owner == membership.Ours && strings.HasSuffix(r.HeldBy.Pod, fmt.Sprintf("-%d", m.Ordinal))
-		})
+	case v1alpha1.GuardOthersParticipating, v1alpha1.GuardOthersServing, v1alpha1.GuardVersionsCompatible:
+		return joins(r.HeldBy.Pod)
 	}
 	return false
 }

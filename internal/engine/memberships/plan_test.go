@@ -207,6 +207,18 @@ func TestIsDue(t *testing.T) {
 			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-1"}
 			r.BlockedBy = []v1alpha1.BlockedBy{{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-1"}, {Guard: v1alpha1.GuardVersionsCompatible, Pod: "main-1"}}
 		})},
+		"the rollout waits for a pod that is there, and for the version of another one": {voters(1), 3, membership.Decision{Step: &membership.Step{Action: membership.AddLearner, Ordinal: 1}}, 1, true, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
+			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-1"}
+			r.BlockedBy = []v1alpha1.BlockedBy{{Guard: v1alpha1.GuardOthersParticipating, Pod: "main-1"}, {Guard: v1alpha1.GuardVersionsCompatible, Pod: "main-2"}}
+		})},
+		"the rollout waits for the version of a pod that is there": {voters(1), 3, membership.Decision{Step: &membership.Step{Action: membership.AddLearner, Ordinal: 1}}, 2, true, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
+			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardVersionsCompatible, Pod: "main-2"}
+			r.BlockedBy = []v1alpha1.BlockedBy{{Guard: v1alpha1.GuardVersionsCompatible, Pod: "main-2"}}
+		})},
+		"the rollout waits for the version of a member": {voters(3), 5, membership.Decision{Step: &membership.Step{Action: membership.AddLearner, Ordinal: 3}}, 2, false, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
+			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardVersionsCompatible, Pod: "main-2"}
+			r.BlockedBy = []v1alpha1.BlockedBy{{Guard: v1alpha1.GuardVersionsCompatible, Pod: "main-2"}}
+		})},
 		"the rollout waits until the pod that is there serves": {voters(1), 3, membership.Decision{Step: &membership.Step{Action: membership.ScaleUp, Ordinal: 2}}, 1, true, rollout(v1alpha1.TaskStateInProgress, func(r *v1alpha1.RolloutStatus) {
 			r.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersServing, Pod: "main-1"}
 		})},
