@@ -36,7 +36,7 @@ const (
 	// modelRequest is the time between two requests to the API server that all workers share.
 	modelRequest = time.Second / 100
 	// The look that creates the objects, and the one that finds all members ready. TestRequestsOfANewEtcd counts them.
-	requestsToCreate, requestsWhenReady = 39, 15
+	requestsToCreate, requestsWhenReady = 40, 15
 	// Without the ten objects beside the StatefulSet that exist by then.
 	requestsToCreateAgain = requestsToCreate - 10
 	podStart              = 3 * time.Second

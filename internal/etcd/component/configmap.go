@@ -139,7 +139,7 @@ func known(etcd *v1alpha1.Etcd) int32 {
 func Reaching(etcd *v1alpha1.Etcd, members int32) int32 {
 	members = max(members, etcd.Status.ClusterSize)
 	if r := etcd.Status.Recovery; r != nil {
-		for i := members; i <= survey.MaxMembers; i++ { // one more than the API allows stands in while volumes move
+		for i := members; i < survey.MaxMembers; i++ {
 			if etcd.MemberName(etcd.PodName(i)) == r.Member {
 				return i + 1
 			}

@@ -265,6 +265,7 @@ func TestWhatIsSurveyed(t *testing.T) {
 		begins bool
 	}{
 		"a further claim of the Etcd":       {given: func(b *stage) { b.create(claimOf(4)) }, jobs: 4, says: "m-m-4"},
+		"that of the one which stood in":    {given: func(b *stage) { b.create(claimOf(5)) }, jobs: 4, says: "m-m-5"},
 		"another's claim, of a next member": {given: func(b *stage) { b.create(foreign(3)) }, jobs: 3, says: "m-m-2"},
 		"another's claim, of a member":      {given: func(b *stage) { b.remove(claimOf(2)); b.create(foreign(2)) }, says: "m-m-2 is part of web"},
 		"another's claim, of a former member": {given: func(b *stage) {
