@@ -179,8 +179,8 @@ func (l *line) Less(i, j int) bool { return l.compareAt(l.all[i], l.all[j]) < 0 
 // Swap implements heap.Interface.
 func (l *line) Swap(i, j int) { l.all[i], l.all[j] = l.all[j], l.all[i] }
 
-// Push implements heap.Interface.
-func (l *line) Push(x any) { l.all = append(l.all, x.(place)) }
+// Push implements heap.Interface. All tasks are in line from the beginning.
+func (l *line) Push(any) {}
 
 // Pop implements heap.Interface.
 func (l *line) Pop() any {

@@ -126,6 +126,13 @@ func TestDecide(t *testing.T) {
 			in.Policies["p"].Windows, in.Policies["p"].Except = []Window{all}, []Window{except}
 		}
 	}
+	// From July on each day is an exception. Those of half a year are not followed to their end.
+	before := func(left time.Duration, seconds ...int) func(*Input) {
+		return func(in *Input) {
+			in.Now, in.Ledger.Policies = time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC).Add(-left), []Recorded{{Name: "p", Seconds: seconds}}
+			in.Policies["p"].Except = []Window{window(t, "0 0 * 7-12 *", 24*time.Hour, "UTC")}
+		}
+	}
 	newChange := history()
 	passed := Change{Policy: "p", Name: "A", Passed: 1}
 	leads := candidate(func(c *Candidate) { c.Target = "T" })
@@ -262,6 +269,8 @@ func TestDecide(t *testing.T) {
 		"an exception begins too soon":              {situation(mornings(time.Hour, 7200, 7200, 7200, 7200, 7200)), WaitingForWindow, "closes at 2026-06-02T04:00:00Z, and nine of ten of its newest tasks took up to 2h0m0s"},
 		"tasks took longer than there is":           {situation(mornings(9*time.Hour, 86400, 86400, 86400, 86400, 86400)), "", ""},
 		"not in the second half":                    {situation(mornings(9*time.Hour-time.Second, 86400, 86400, 86400, 86400, 86400)), WaitingForWindow, "took up to 9h0m0s"},
+		"before an exception of unknown length":     {situation(before(maxWindow, 691200, 691200, 691200, 691200, 691200)), "", ""},
+		"and later":                                 {situation(before(maxWindow-time.Second, 691200, 691200, 691200, 691200, 691200)), WaitingForWindow, "took up to 168h0m0s"},
 		"two policies": {situation(func(in *Input) {
 			in.Covering["w"] = []string{"p", "q"}
 			in.Policies["q"] = &Policy{Name: "q", MaxConcurrent: 1, Paused: true}
@@ -384,6 +393,10 @@ func TestLongMessages(t *testing.T) {
 		all = append(all, holding(name))
 	}
 	if m := change.PausedMessage("A"); !strings.Contains(m, "e/main (no); 2 more. ") || !strings.HasSuffix(m, "=A.2") {
+		t.Error(m)
+	}
+	change.Failures = change.Failures[:maxNamed+1]
+	if m := change.PausedMessage("A"); !strings.Contains(m, "e/main (no); 1 more. ") {
 		t.Error(m)
 	}
 	d := Decide(situation(holders(all...)), "w1")

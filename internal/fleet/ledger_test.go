@@ -158,6 +158,9 @@ func TestAgain(t *testing.T) {
 	if first := situation(history()); !Again(first, "w1").Canary {
 		t.Error("it is a canary")
 	}
+	if d := Again(in, "gone"); d.Hold == nil || d.Hold.Reason != WaitingForSlot || in.InLine("gone") || !in.InLine("w1") {
+		t.Errorf("%+v: it is not in line", d)
+	}
 }
 
 // The next task of a cluster that is watched ends that.
@@ -478,6 +481,45 @@ func TestFingerprintsWithNamesInScripts(t *testing.T) {
 	}
 }
 
+// A name is one as a whole word: beside a letter or a digit it is a part of another.
+func TestFingerprintsWithNamesInWords(t *testing.T) {
+	of := func(name, format string) string {
+		t.Helper()
+		f, err := Fingerprint([]byte(`{}`), fmt.Appendf(nil, `{"a":%q}`, fmt.Sprintf(format, name)), Names{Etcd: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for letters, same := range map[string]bool{"09azAZ": false, "/:@[`{": true} {
+		for _, letter := range letters {
+			for _, format := range []string{string(letter) + "%s", "%s" + string(letter), "-" + string(letter) + "%s"} {
+				if (of("main", format) == of("other", format)) != same {
+					t.Errorf("%q: want that it is the same change: %t", format, same)
+				}
+			}
+		}
+	}
+}
+
+// A fingerprint is the same in every version: ledgers and statuses have it, and a new one of a change would make it begin with canaries again.
+func TestFingerprintsStay(t *testing.T) {
+	for want, c := range map[string][2]string{
+		"v1-32aaddd1580d7ffa": {`{"image":"etcd:1"}`, `{"image":"etcd:2"}`},
+		"v1-c81d86ab595470a4": {`{"a":"b c"}`, `{"a":"b  c"}`},
+		"v1-6bfe0cd96faf4c10": {`{}`, `{"a":"--name=main-0"}`},
+		"v1-1e903cbaf89514bd": {`{"a":"b\nc"}`, `{"a":"b\nd"}`},
+		"v1-fc286d6b20bb5ba4": {`{"resources":{"limits":{"cpu":"1"}}}`, `{"resources":{"limits":{"cpu":"2"}}}`},
+		"v1-4ec067d150334386": {`{}`, `{"resources":{"limits":{"cpu":"1"}}}`},
+		"v1-01654a0b6d5418d9": {`{"resources":{"limits":{"cpu":"1"}}}`, `{}`},
+		"v1-bf2ebd5be3292c68": {`{"resources":{"claims":[{"name":"a","request":"x"}]}}`, `{"resources":{"claims":[{"name":"a","request":"y"}]}}`},
+	} {
+		if got, err := Fingerprint([]byte(c[0]), []byte(c[1]), Names{Etcd: "main", Namespace: "ns"}); err != nil || got != want {
+			t.Errorf("%s, want %s (%v): %s", got, want, err, c)
+		}
+	}
+}
+
 // A tenant writes no value that makes their change look like another one.
 func TestAValueThatLooksLikeAnotherDifference(t *testing.T) {
 	of := func(before, after string) string {
@@ -496,6 +538,10 @@ func TestAValueThatLooksLikeAnotherDifference(t *testing.T) {
 	// Nor is one that is marked for that taken for the other.
 	if of(`{}`, `{"a":"b\n"}`) == of(`{}`, `{"a":"\"b\\n\""}`) {
 		t.Error("a value is like its quotation")
+	}
+	// Nor are two that are marked, or is a value which separates for the one before it.
+	if of(`{}`, `{"a":"b\n"}`) == of(`{}`, `{"a":"c\n"}`) || of(`{"a":""}`, `{"a":"\u0000"}`) == of(`{"a":"\u0000"}`, `{"a":""}`) {
+		t.Error("two changes are the same")
 	}
 }
 

@@ -722,3 +722,76 @@ func TestATaskThatRanForTheLedgerOfBefore(t *testing.T) {
 		})
 	}
 }
+
+// A task that has ended, and was released, gets no slot by what was read of it before.
+func TestATaskThatIsOverAsks(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	o.pass(interval)
+	read := w.task(0)
+	o.start(0)
+	w.finish()
+	o.pass(interval)
+	if l, err := o.Store.Read(t.Context()); err != nil || l.Holder(read.Object.UID) != nil {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	w.waits(o.asks(read), v1alpha1.ReasonWaitingForSlot, "does not show yet that the task has ended")
+}
+
+// Nothing is granted before it was read again whether a task runs without a slot, once the ledger was written by another operator, although
+// there is only one such task.
+func TestNothingIsGrantedBeforeATaskWithoutASlotIsReadAgain(t *testing.T) {
+	w := newWorld(t, 3, 2)
+	o := w.operator()
+	o.pass(interval)
+	if err := w.begin(w.task(0)); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(maxAge)
+	reads := 0
+	o.readLive(func() {
+		twin := w.operator()
+		// The first read is of the task, and the second of the policies, before the last slot is granted.
+		if reads++; reads == 2 {
+			if err := twin.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+				l.Grant(fleet.Holder{Task: "task2", TaskName: "task", Namespace: "ns2", Etcd: "etcd2", EtcdName: "main", Policies: []string{"all"}})
+				return true
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if l, err := twin.Store.Read(t.Context()); err != nil || l.Holder(w.task(1).Object.UID) != nil {
+			t.Errorf("%+v, %v", l, err)
+		}
+	})
+	if w.waits(o.ask(1), v1alpha1.ReasonWaitingForSlot, "no slot"); reads < 4 {
+		t.Errorf("%d reads", reads)
+	}
+}
+
+// A task that was granted a slot keeps it until it starts, although one that goes ahead of it asks; while that waits, nothing is written.
+func TestWhoGoesAheadTakesNoGrantedSlot(t *testing.T) {
+	w := newWorld(t, 2, 1)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.OrderBy = "wave" })
+	w.labeled(1, map[string]string{"wave": "0"})
+	o := w.operator()
+	o.pass(interval)
+	w.mayStart(o.ask(0))
+	if n := o.counted(func() { w.waits(o.ask(1), v1alpha1.ReasonWaitingForSlot, "no slot") }); n > 0 {
+		t.Errorf("%d writes", n)
+	}
+	w.mayStart(o.ask(0))
+}
+
+// The ledger knows the generation of a policy by which it gave a slot: nothing is granted by an older one any more.
+func TestAGrantRecordsTheGeneration(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	o.pass(interval)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.MaxFailures = 1 })
+	w.clock.Step(maxAge)
+	w.mayStart(o.ask(0))
+	if l, err := o.Store.Read(t.Context()); err != nil || l.Recorded("all").Generation != w.read().Generation {
+		t.Errorf("%+v, %v", l, err)
+	}
+}

@@ -158,9 +158,6 @@ func (c *Controller) setPaused(s *v1alpha1.EtcdFleetPolicyStatus, p *fleet.Polic
 		paused.Reason, paused.Message = v1alpha1.ReasonChangeFailed, s.Changes[change].Paused
 	default:
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionPaused)
-		if len(s.Conditions) == 0 {
-			s.Conditions = nil
-		}
 		return
 	}
 	meta.SetStatusCondition(&s.Conditions, paused)

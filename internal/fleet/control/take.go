@@ -51,7 +51,7 @@ func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candida
 	a := &attempt{Controller: c, view: v, task: task, candidate: candidate, confirmed: bypasses(task.Object)}
 	for {
 		if err := c.Store.Change(ctx, a.try); err != nil {
-			return false, a.decision, err
+			return false, fleet.Decision{}, err
 		}
 		switch {
 		case len(a.strangers) > 0:
@@ -71,7 +71,7 @@ func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candida
 		case a.stands != "":
 			live := &v1alpha1.EtcdOperatorTask{}
 			if err := c.Live.Get(ctx, client.ObjectKeyFromObject(task.Object), live); err != nil {
-				return false, a.decision, fmt.Errorf("reading task %s, which was granted a slot: %w", candidate.TaskName, err)
+				return false, fleet.Decision{}, fmt.Errorf("reading task %s, which was granted a slot: %w", candidate.TaskName, err)
 			}
 			if live.ResourceVersion == a.stands || live.UID != candidate.Task || live.Status.State == v1alpha1.TaskStateInProgress || live.Status.State.IsFinal() {
 				// Its start may still be written, or was.
@@ -95,7 +95,6 @@ func (c *Controller) letGo(ctx context.Context, a *attempt) (bool, error) {
 	} else if err != nil {
 		return false, fmt.Errorf("fencing task %s/%s, which has a slot: %w", t.Namespace, t.Name, err)
 	}
-	a.void = a.task.Object.ResourceVersion
 	a.task.Object.ResourceVersion = t.ResourceVersion
 	return true, nil
 }
@@ -130,10 +129,9 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 		a.grant(l, in, held)
 		return true
 	case held != nil && held.ResourceVersion == version:
-		// The start on this one may still be written.
+		// The start on this one may still be written. Nothing else is before it is void.
 		a.stays = true
-		l.Holders = append(l.Holders, *held)
-		return changed || lapsed
+		return false
 	}
 	return changed || lapsed || held != nil
 }

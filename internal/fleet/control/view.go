@@ -184,15 +184,12 @@ func (v *view) lookAtEtcds(etcds *v1alpha1.EtcdList) {
 	chosen := map[string]labels.Selector{}
 	for i := range v.objects {
 		o := &v.objects[i]
-		if o.Spec.Canary.Selector == nil {
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(o.Spec.Canary.Selector)
-		if err != nil {
+		// A selector that is absent chooses none.
+		if selector, err := metav1.LabelSelectorAsSelector(o.Spec.Canary.Selector); err != nil {
 			v.policies[o.Name].Invalid = "spec.canary.selector: " + err.Error()
-			continue
+		} else {
+			chosen[o.Name] = selector
 		}
-		chosen[o.Name] = selector
 	}
 	for i := range etcds.Items {
 		e := &etcds.Items[i]
