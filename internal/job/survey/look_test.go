@@ -244,13 +244,13 @@ func TestVolumesBeyondTheKnownMembers(t *testing.T) {
 		claims []client.Object
 		want   []State
 	}{
-		"none":                     {nil, []State{Unseen}},
-		"the next one":             {[]client.Object{of("1", own)}, []State{Unseen, Unseen}},
-		"the last one":             {[]client.Object{of("4", own)}, []State{Unseen, Gone, Gone, Gone, Unseen}},
-		"the one that stands in":   {[]client.Object{of("5", own)}, []State{Unseen, Gone, Gone, Gone, Gone, Unseen}},
-		"more than there may be":   {[]client.Object{of("6", own)}, []State{Unseen}},
-		"foreign":                  {[]client.Object{of("1", foreign), of("4", foreign)}, []State{Unseen}},
-		"foreign, and then one":    {[]client.Object{of("1", foreign), of("2", own)}, []State{Unseen, Foreign, Unseen}},
+		"none":                   {nil, []State{Unseen}},
+		"the next one":           {[]client.Object{of("1", own)}, []State{Unseen, Unseen}},
+		"the last one":           {[]client.Object{of("4", own)}, []State{Unseen, Gone, Gone, Gone, Unseen}},
+		"the one that stands in": {[]client.Object{of("5", own)}, []State{Unseen, Gone, Gone, Gone, Gone, Unseen}},
+		"more than there may be": {[]client.Object{of("6", own)}, []State{Unseen}},
+		"foreign":                {[]client.Object{of("1", foreign), of("4", foreign)}, []State{Unseen}},
+		"foreign, and then one":  {[]client.Object{of("1", foreign), of("2", own)}, []State{Unseen, Foreign, Unseen}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSurveyed(t, append(c.claims, claim())...)
