@@ -223,7 +223,7 @@ func TestReleased(t *testing.T) {
 
 	// It is recovered from a member that joined while no operator watched.
 	etcd.Name, etcd.Status.ClusterSize = "main", 3
-	for member, want := range map[string]int32{"main-0": 3, "main-2": 3, "main-3": 4, "main-4": 5, "main-5": 3} {
+	for member, want := range map[string]int32{"main-0": 3, "main-2": 3, "main-3": 4, "main-4": 5, "main-5": 6, "main-6": 3} {
 		etcd.Status.Recovery.Member = member
 		g.Expect(released(etcd, setOf(0))).To(Equal(want), member)
 	}
