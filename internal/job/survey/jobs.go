@@ -50,7 +50,8 @@ type Order struct {
 // MaxMembers is how many members an Etcd may have: five, which the API allows, and one that stands in while their volumes move.
 const MaxMembers = 5 + 1
 
-// maxVoters is how many voters a volume may name: those, and ten of a source cluster. Each costs a request in every reconcile, and what a volume holds is a tenant's word.
+// maxVoters is how many voters a volume may name: those, and ten of a source cluster. Each costs a request in every reconcile, and what a
+// volume holds is a tenant's word.
 const maxVoters = MaxMembers + 10
 
 // Look returns the volume of each ordinal, with the result of the Job that surveys it. A member may have joined while no operator

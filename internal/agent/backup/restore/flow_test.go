@@ -176,6 +176,11 @@ func TestRestoreOfWhatIsBroken(t *testing.T) {
 			r.full()
 			return func(c *Config) { c.Record = backup.Record{Revision: 9, Created: r.now().Add(time.Hour), Accepted: 3} }
 		}, fails: "newer snapshots were removed from the store"},
+		"nothing is, and the name of the snapshot says 0": {begin: func(r *trial) func(*Config) {
+			r.put("a=1")
+			r.fullOf(0, nil)
+			return func(c *Config) { c.Record = backup.Record{Revision: 9, Created: r.now().Add(time.Hour)} }
+		}, fails: "newer snapshots were removed from the store"},
 		"of signed ones, the record says nothing of that": {signed: true, begin: func(r *trial) func(*Config) {
 			r.put("a=1")
 			r.full()

@@ -5,6 +5,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,10 +70,14 @@ func (s *source) choose(ctx context.Context, take func(full backup.Snapshot) err
 // reaches returns an error if the snapshots end before the record, unless a user has accepted that. Of unsigned ones only the revision counts:
 // etcd-druid renews its Leases later than it takes snapshots.
 func (s *source) reaches(chain backup.Chain) error {
-	last := chain.LastRevision()
-	switch {
-	case s.accept.Revision != 0 && s.accept.Revision == last,
-		!s.store.Signed() && (last >= s.record.Revision || last == s.record.Accepted):
+	last, accepted := chain.LastRevision(), s.accept.Revision
+	if !s.store.Signed() {
+		if last >= s.record.Revision {
+			return nil
+		}
+		accepted = cmp.Or(accepted, s.record.Accepted)
+	}
+	if accepted != 0 && accepted == last {
 		return nil
 	}
 	return s.record.Check(chain)
