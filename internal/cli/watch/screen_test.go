@@ -8,9 +8,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
@@ -48,32 +48,33 @@ func TestScreenRedrawsInPlace(t *testing.T) {
 	}
 }
 
-// watched runs Poll over reads, one for each period, and returns what it printed until the last.
+// watched runs Poll over reads, one for each period, and returns what it printed until the last. A period passes once the page is shown.
 func watched(t *testing.T, terminal bool, reads ...func() (Page, error)) (string, error) {
 	t.Helper()
+	t.Setenv("NO_COLOR", "")
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	k := kube.New(streams)
-	clock := testclock.NewFakeClock(clitest.Now)
-	k.Clock, k.Location = clock, time.UTC
-	t.Setenv("NO_COLOR", "")
 	if terminal {
 		k.Size = func() (int, int, bool) { return 80, 24, true }
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	n := 0
-	err := Poll(ctx, k, func(context.Context) (Page, error) {
-		if n++; n > len(reads) {
-			cancel()
-			return nil, context.Canceled
-		}
-		go func() {
-			for !clock.HasWaiters() {
-				runtime.Gosched()
+	var err error
+	synctest.Test(t, func(t *testing.T) {
+		clock := testclock.NewFakeClock(clitest.Now)
+		k.Clock, k.Location = clock, time.UTC
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		n := 0
+		err = Poll(ctx, k, func(context.Context) (Page, error) {
+			if n++; n > len(reads) {
+				cancel()
+				return nil, context.Canceled
 			}
-			clock.Step(pollPeriod)
-		}()
-		return reads[n-1]()
+			go func() {
+				synctest.Wait()
+				clock.Step(pollPeriod)
+			}()
+			return reads[n-1]()
+		})
 	})
 	return out.String(), err
 }
