@@ -23,7 +23,7 @@ import (
 // joining is a trial of an Etcd of three whose pods wait for their members to be listed by a source of three.
 func joining(t *testing.T) *trial {
 	r := newTrial(t, 1, 3)
-	r.live.Ordinals, r.list = nil, nil
+	r.live.Ordinals, r.live.Cluster.Voters, r.list = nil, nil, nil
 	r.Expect(r.api.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-0"}})).To(Succeed())
 	joins := &v1alpha1.BootstrapWithExistingCluster{}
 	for i := range 3 {

@@ -44,8 +44,8 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *input) error
 	maps.Copy(f.answers, statuses(limited, members, o.hurried(f, endpoints), patient))
 	f.sources = <-answered
 	o.recheckCertificates(etcd, f)
-	if f.members = memberList(limited, members, bestInformed(f.answers, f.clusterID()), endpoints); f.members == nil {
-		f.members = memberList(limited, members, bestInformed(f.sources, f.clusterID()), sources)
+	if f.members, f.failed = memberList(limited, members, bestInformed(f.answers, f.clusterID()), endpoints); f.members == nil {
+		f.members, _ = memberList(limited, members, bestInformed(f.sources, f.clusterID()), sources)
 	}
 	f.foreignAt = foreignVoters(f)
 	f.foreign = answeredSources(f, sources)
@@ -208,8 +208,9 @@ func statuses[K comparable](ctx context.Context, members *members, endpoints map
 	return answers
 }
 
-// memberList queries targets in order until one returns the list.
-func memberList(ctx context.Context, members *members, order []int, endpoints map[int]target) []etcdclient.Member {
+// memberList queries targets in order until one returns the list, and also returns those that failed to although there was time.
+func memberList(ctx context.Context, members *members, order []int, endpoints map[int]target) (list []etcdclient.Member, failed map[int]bool) {
+	failed = map[int]bool{}
 	for _, i := range order {
 		c, err := members.at(ctx, endpoints[i])
 		if err != nil {
@@ -219,8 +220,9 @@ func memberList(ctx context.Context, members *members, order []int, endpoints ma
 		list, err := c.Members(ask)
 		cancel()
 		if err == nil {
-			return list
+			return list, failed
 		}
+		failed[i] = ctx.Err() == nil
 	}
-	return nil
+	return nil, failed
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,8 @@ type slowly struct {
 	etcdfake.Cluster
 	takes func(member int) time.Duration
 	asked atomic.Int32
+	// lists is how long a member takes to return the member list; nil for no time.
+	lists func(member int) time.Duration
 }
 
 func (s *slowly) Dial(endpoint string, config *tls.Config) (etcdclient.Client, error) {
@@ -41,17 +44,29 @@ type slow struct {
 
 func (s *slow) Status(ctx context.Context) (etcdclient.Status, error) {
 	s.cluster.asked.Add(1)
-	for i, endpoint := range s.cluster.Endpoints {
-		if endpoint != s.endpoint {
-			continue
-		}
-		select {
-		case <-ctx.Done():
-			return etcdclient.Status{}, ctx.Err()
-		case <-time.After(s.cluster.takes(i)):
-		}
+	if err := s.wait(ctx, s.cluster.takes); err != nil {
+		return etcdclient.Status{}, err
 	}
 	return s.Client.Status(ctx)
+}
+
+func (s *slow) Members(ctx context.Context) ([]etcdclient.Member, error) {
+	if s.cluster.lists != nil {
+		if err := s.wait(ctx, s.cluster.lists); err != nil {
+			return nil, err
+		}
+	}
+	return s.Client.Members(ctx)
+}
+
+// wait waits for as long as a member takes.
+func (s *slow) wait(ctx context.Context, takes func(member int) time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(takes(slices.Index(s.cluster.Endpoints, s.endpoint))):
+		return ctx.Err()
+	}
 }
 
 // Members with failing probes get little time to answer, since most of them hang. If no answering member knows a leader,
@@ -94,6 +109,47 @@ func TestSlowIsNotLost(t *testing.T) {
 				s := build(f)
 				g.Expect(s.Cluster.LeaderKnown).To(Equal(c.serving > 0))
 				g.Expect(s.ServingVoters()).To(Equal(c.serving))
+			})
+		})
+	}
+}
+
+// A member that answers its status, and then does not return the member list in time, does not serve: it hangs since. That a leader is known stays true.
+func TestAMemberThatHangsAfterItsStatus(t *testing.T) {
+	const hangs = time.Hour
+	for name, c := range map[string]struct {
+		takes, lists [3]time.Duration
+		serving      []bool
+		voters       int
+		within       time.Duration
+	}{
+		"all answer":                      {[3]time.Duration{}, [3]time.Duration{}, []bool{true, true, true}, 3, 0},
+		"the first is slow":               {[3]time.Duration{}, [3]time.Duration{1900 * time.Millisecond}, []bool{true, true, true}, 3, 1900 * time.Millisecond},
+		"the first hangs":                 {[3]time.Duration{}, [3]time.Duration{hangs}, []bool{false, true, true}, 3, 2 * time.Second},
+		"one that is not asked hangs":     {[3]time.Duration{}, [3]time.Duration{0, hangs}, []bool{true, true, true}, 3, 0},
+		"no time is left for the second":  {[3]time.Duration{}, [3]time.Duration{hangs, hangs}, []bool{false, true, true}, 0, 3 * time.Second},
+		"the first gets less than others": {[3]time.Duration{0, 0, hangs}, [3]time.Duration{hangs}, []bool{true, true, false}, 0, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				members := &slowly{takes: func(i int) time.Duration { return c.takes[i] }, lists: func(i int) time.Duration { return c.lists[i] }}
+				members.Up = func(int) bool { return true }
+				var f input
+				for i := range 3 {
+					name, endpoint := fmt.Sprintf("m-%d", i), fmt.Sprintf("http://10.0.0.%d:2379", i)
+					members.Names, members.Endpoints = append(members.Names, name), append(members.Endpoints, endpoint)
+					f.ordinals = append(f.ordinals, cluster.Ordinal{Name: name, Member: name, Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Endpoint: endpoint, Ready: true}})
+				}
+				begin := time.Now()
+				g.Expect(New(members, clock.RealClock{}).ask(t.Context(), &v1alpha1.Etcd{}, &f)).To(Succeed())
+				g.Expect(time.Since(begin)).To(Equal(c.within))
+				s := build(f)
+				g.Expect(s.Cluster.LeaderKnown).To(BeTrue())
+				g.Expect(s.Cluster.Voters).To(HaveLen(c.voters))
+				for i := range s.Ordinals {
+					g.Expect(s.Ordinals[i].Serving).To(Equal(c.serving[i]), "m-%d", i)
+				}
 			})
 		})
 	}

@@ -31,7 +31,7 @@ type Known struct {
 	Etcd *v1alpha1.Etcd
 	// Snapshot with what agents have read (cluster.Read).
 	Snapshot *cluster.Snapshot
-	// List is the member list by a linearizable read; nil if no member returned one.
+	// List is the member list by a linearizable read; nil if no member returned one, or the Snapshot has none.
 	List []etcdclient.Member
 	// Claims under the names of members, by ordinal.
 	Claims map[int]*corev1.PersistentVolumeClaim

@@ -53,7 +53,10 @@ func (r Reader) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.E
 	if err := r.Observer.Reads(ctx, reader, etcd, s); err != nil {
 		return Known{}, err
 	}
-	k.List = r.List(ctx, etcd, s)
+	if len(s.Cluster.Voters) > 0 {
+		// A Snapshot without a list knows neither what a rollout may remove nor whether foreign voters serve.
+		k.List = r.List(ctx, etcd, s)
+	}
 	if err := k.readClaims(ctx, reader); err != nil {
 		return Known{}, err
 	}

@@ -109,6 +109,7 @@ func snapshot() *cluster.Snapshot {
 	s := known(3).Snapshot
 	for i := range s.Ordinals {
 		s.Ordinals[i].Pod.Endpoint = "http://" + s.Ordinals[i].Name
+		s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: s.Ordinals[i].MemberID, Name: s.Ordinals[i].Name, Ordinal: i, Serving: true})
 	}
 	s.Ordinals[1].Role = v1alpha1.RoleLeader
 	return s
@@ -153,6 +154,16 @@ func TestRead(t *testing.T) {
 	s.members.reads = errors.New("no leases")
 	_, err := s.reader(s.api).Read(t.Context(), s.api, s.etcd, snapshot())
 	s.Expect(err).To(MatchError("no leases"))
+}
+
+// A list counts only with a Snapshot that has one, too: what that says of rollouts and of foreign voters would be decided by no list.
+func TestASnapshotWithoutAList(t *testing.T) {
+	s, observed := newScene(t), snapshot()
+	observed.Cluster.Voters = nil
+	k, err := s.reader(s.api).Read(t.Context(), s.api, s.etcd, observed)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(k.List).To(BeNil())
+	s.Expect(s.members.dialed).To(BeEmpty())
 }
 
 // What was said to the members of another cluster, or of an Etcd of another time, counts for nothing but the generation.
