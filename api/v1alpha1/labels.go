@@ -182,6 +182,9 @@ const (
 	// AnnotationBackupOfRecovered on the Lease of full snapshots is the ID of the recovered cluster of which the store has a full
 	// snapshot, so that no other member takes one because of the same recovery. The agent that took it sets it.
 	AnnotationBackupOfRecovered = "druid.gardener.cloud/backup-of-recovered-cluster"
+	// AnnotationBeganAt on the Lease of full snapshots is the highest revision at which a cluster of the Etcd has begun from a backup or from rebuilt
+	// data, or was about to. The agent sets it before that cluster can start, and the next one begins above it.
+	AnnotationBeganAt = "druid.gardener.cloud/began-at-revision"
 	// AnnotationSafeToEvict on a pod of a Job prevents the cluster autoscaler from evicting it. Whether it may evict members is
 	// decided by spec.annotations of the Etcd.
 	AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"

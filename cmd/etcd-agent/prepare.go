@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/prepare"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
@@ -41,7 +42,8 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if storeConfig.Provider != "" {
-				options.Backups = limitedBackups{prepare.StoredBackups{Config: storeConfig, Recorded: leases.recorded(), Accept: leases.accept(), Log: log}}
+				options.Begins = leases.begins()
+				options.Backups = limitedBackups{prepare.StoredBackups{Config: storeConfig, Recorded: leases.recorded(), Accept: leases.accept(), Begins: options.Begins, Log: log}}
 			}
 			err := prepare.Run(cmd.Context(), log, options)
 			if refusal, ok := errors.AsType[*cluster.Refusal](err); ok {
@@ -84,6 +86,24 @@ func (l *leaseNames) recorded() func(context.Context) (backup.Record, error) {
 			return backup.Record{}, err
 		}
 		return read(ctx)
+	}
+}
+
+// begins returns the record of at which revision clusters begin; nil without leases. A member that nothing can be recorded for waits.
+func (l *leaseNames) begins() datadir.Recorder {
+	if l.full == "" {
+		return nil
+	}
+	return func(ctx context.Context, at func(began int64) int64) (int64, error) {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return 0, fmt.Errorf("loading the in-cluster configuration: %w", err)
+		}
+		record, err := serve.Begins(config, l.namespace, l.full)
+		if err != nil {
+			return 0, err
+		}
+		return record(ctx, at)
 	}
 }
 

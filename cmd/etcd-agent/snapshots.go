@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,7 +46,7 @@ type snapshots struct {
 	opened      atomic.Pointer[snapshotter.Snapshotter]
 	failed      atomic.Pointer[error]
 	making      sync.Mutex
-	full, delta serve.Lease
+	full, delta serve.SnapshotLease
 	// unrecorded are the newest snapshots of this term, by kind, that their leases do not record yet.
 	unrecorded map[backup.Kind]backup.Snapshot
 	recording  sync.Mutex
@@ -58,10 +57,10 @@ type snapshots struct {
 func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *clientv3.Client, registry prometheus.Registerer) (*snapshots, error) {
 	s := &snapshots{log: log}
 	var err error
-	if s.full, err = serve.NewLease(config, o.leases.namespace, o.leases.full, 0); err != nil {
+	if s.full, err = serve.NewSnapshotLease(config, o.leases.namespace, o.leases.full); err != nil {
 		return nil, err
 	}
-	if s.delta, err = serve.NewLease(config, o.leases.namespace, o.leases.delta, 0); err != nil {
+	if s.delta, err = serve.NewSnapshotLease(config, o.leases.namespace, o.leases.delta); err != nil {
 		return nil, err
 	}
 	recorded, err := serve.Recorded(config, o.leases.namespace, o.leases.full, o.leases.delta)
@@ -212,12 +211,12 @@ func (s *snapshots) report(snapshot backup.Snapshot) {
 // record renews the leases that do not record the newest snapshots yet. What fails is repeated until it succeeds: a recovery compares what the
 // leases record with what volumes have. The caller holds the lock.
 func (s *snapshots) record(ctx context.Context) {
-	for kind, lease := range map[backup.Kind]serve.Lease{backup.Full: s.full, backup.Delta: s.delta} {
+	for kind, lease := range map[backup.Kind]serve.SnapshotLease{backup.Full: s.full, backup.Delta: s.delta} {
 		snapshot, is := s.unrecorded[kind]
 		if !is {
 			continue
 		}
-		if err := lease.Renew(ctx, strconv.FormatInt(snapshot.LastRevision, 10), snapshot.Created); err != nil {
+		if err := lease.Record(ctx, snapshot, time.Now()); err != nil {
 			s.log.Error(err, "Renewing the lease of snapshots failed", "snapshot", snapshot.Name())
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -60,13 +61,13 @@ type apiLease struct {
 	holder string
 }
 
-func (l *apiLease) Renew(_ context.Context, holder string, _ time.Time) error {
+func (l *apiLease) Record(_ context.Context, s backup.Snapshot, _ time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.away {
 		return errors.New("no API server")
 	}
-	l.holder = holder
+	l.holder = strconv.FormatInt(s.LastRevision, 10)
 	return nil
 }
 

@@ -23,9 +23,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -88,6 +90,15 @@ func Began(r *v1alpha1.ClusterRecovery) int64 {
 		began = r.HighestRevision + Margin
 	}
 	return min(began, MaxRevision)
+}
+
+// RecordedBegan returns the highest revision at which a cluster has begun from a backup or from rebuilt data, by the Lease of full snapshots, which may
+// be nil; 0 for none.
+func RecordedBegan(full *coordinationv1.Lease) int64 {
+	if full == nil {
+		return 0
+	}
+	return backup.ParseBegan(full.Annotations[v1alpha1.AnnotationBeganAt])
 }
 
 // pollInterval is how often the members are observed: etcd sends no events.

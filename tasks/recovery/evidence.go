@@ -35,10 +35,12 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 	if e.Volumes, err = h.volumes().Look(ctx, task, s); err != nil {
 		return e, err
 	}
-	if e.Backup, err = h.newestBackup(ctx, etcd); err != nil {
+	leases, err := h.snapshotLeases(ctx, etcd)
+	if err != nil {
 		return e, err
 	}
-	e.Began = newcluster.Began(etcd.Status.Recovery)
+	// The status forgets it before there is a snapshot, and a restore by the only member is not in it.
+	e.Backup, e.Began = backupOf(leases), max(newcluster.Began(etcd.Status.Recovery), newcluster.RecordedBegan(leases.Full))
 	var made []string
 	if r := etcd.Status.Recovery; r != nil {
 		shared, err := h.shared(ctx, etcd)
@@ -89,23 +91,30 @@ func (h *Handler) shared(ctx context.Context, etcd *v1alpha1.Etcd) (member.Share
 	return shared, nil
 }
 
-// newestBackup returns the newest backup that the agents have recorded; the zero value if no full snapshot is recorded.
-func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (Backup, error) {
+// snapshotLeases reads what the agents have recorded of backups; nothing if the Etcd has no store.
+func (h *Handler) snapshotLeases(ctx context.Context, etcd *v1alpha1.Etcd) (observe.SnapshotLeases, error) {
 	if !etcd.HasBackupStore() {
-		return Backup{}, nil
+		return observe.SnapshotLeases{}, nil
 	}
 	leases, err := observe.ReadSnapshotLeases(ctx, h.Live, etcd)
-	if err != nil {
-		return Backup{}, coded.Error(v1alpha1.ErrObserve, err)
-	}
+	return leases, coded.Error(v1alpha1.ErrObserve, err)
+}
+
+// newestBackup returns the newest backup that the agents have recorded; the zero value if no full snapshot is recorded.
+func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (Backup, error) {
+	leases, err := h.snapshotLeases(ctx, etcd)
+	return backupOf(leases), err
+}
+
+func backupOf(leases observe.SnapshotLeases) Backup {
 	full, delta := recordOf(leases.Full), recordOf(leases.Delta)
 	if full == (backup.Record{}) {
-		return Backup{}, nil
+		return Backup{}
 	}
 	return Backup{
 		Revision: full.Newer(delta).Revision, Highest: max(full.Revision, delta.Revision),
 		Says: fmt.Sprintf("a full snapshot at revision %d of %s, and the deltas since", full.Revision, full.Created.Format(time.RFC3339)),
-	}, nil
+	}
 }
 
 // recordOf returns the record of a snapshot in a Lease. If it cannot be read, or is not credible, the result only says that a snapshot exists.

@@ -213,6 +213,31 @@ func TestWhereTheLastRecoveryBegan(t *testing.T) {
 	}
 }
 
+// So does one after a restore by the only member, and one that begins once the status has forgotten the first: the Lease of full snapshots has it.
+func TestWhereARecordedClusterBegan(t *testing.T) {
+	g := NewWithT(t)
+	etcd := lostEtcd()
+	began := func(text string, change func(*coordinationv1.Lease)) int64 {
+		lease := recorded(etcd, etcd.FullSnapshotLeaseName(), "42")
+		lease.Annotations = map[string]string{v1alpha1.AnnotationBeganAt: text}
+		change(lease)
+		e, err := handlerOf(apitest.API(etcd, config(t, etcd, 3), lease), nil).evidence(t.Context(), taskOf(etcd, nil).Task, newInput(hold()).Snapshot)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(e.highest()).To(Equal(max(e.Began, e.Backup.Highest, 1)))
+		return e.Began
+	}
+	same := func(*coordinationv1.Lease) {}
+	g.Expect(began("1000000042", same)).To(BeEquivalentTo(1_000_000_042))
+	g.Expect(began("1000000042", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil })).To(BeEquivalentTo(1_000_000_042), "no snapshot is recorded")
+	g.Expect(began("1000000042", func(l *coordinationv1.Lease) { l.OwnerReferences = nil })).To(BeZero(), "the Lease is foreign")
+	for _, wrong := range []string{"", "many", "-5", "2305843009213693953", "9223372036854775808"} {
+		g.Expect(began(wrong, same)).To(BeZero(), wrong)
+	}
+	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "earlier", Member: "main-0", PreviousClusterID: "ace", HighestRevision: 42}
+	g.Expect(began("2000000042", same)).To(BeEquivalentTo(2_000_000_042))
+	g.Expect(began("7", same)).To(BeEquivalentTo(1_000_000_042))
+}
+
 // The newest backup is what the newer of both leases records, and there is none without a full snapshot.
 func TestNewestBackup(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -153,6 +153,7 @@ func (h *Handler) leased(ctx context.Context, etcd *v1alpha1.Etcd) (revision int
 	if err != nil {
 		return 0, coded.Error(v1alpha1.ErrObserve, err)
 	}
+	revision = newcluster.RecordedBegan(leases.Full)
 	for _, lease := range []*coordinationv1.Lease{leases.Full, leases.Delta} {
 		if lease == nil {
 			continue

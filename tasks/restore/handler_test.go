@@ -240,6 +240,11 @@ func TestExecute(t *testing.T) {
 	v := phase(at(surveying, stopped))
 	g.Expect(v.Recovery.Phase).To(Equal(starting), v.Message)
 	g.Expect(v.Recovery.Restore.HighestRevision).To(BeNumerically("==", 7777))
+	full := &coordinationv1.Lease{ObjectMeta: apitest.Own(etcd, etcd.FullSnapshotLeaseName())}
+	full.Annotations = map[string]string{v1alpha1.AnnotationBeganAt: "1000007777"}
+	g.Expect(api.Create(t.Context(), full)).To(Succeed())
+	v = phase(at(surveying, stopped))
+	g.Expect(v.Recovery.Restore.HighestRevision).To(BeNumerically("==", 1_000_007_777), "a cluster has begun there, and has no snapshot yet")
 
 	service.OwnerReferences = nil
 	g.Expect(api.Update(t.Context(), service)).To(Succeed())

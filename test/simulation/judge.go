@@ -203,16 +203,9 @@ func (j *judge) cluster(leader *members.Member) {
 	switch lost := members.Missing(leader.Disk, acknowledged); {
 	case lost > least:
 		j.world.broke("cluster %s lacks %d writes that were acknowledged in cluster %s, and a volume or a backup lacks only %d", id, lost, before, least)
-	case lost > 0 && leader.Disk.Revision() <= j.highest && !j.restoresAgain(leader, before):
+	case lost > 0 && leader.Disk.Revision() <= j.highest:
 		j.world.broke("cluster %s lacks %d writes of cluster %s, and goes on from revision %d, although members have had revision %d", id, lost, before, leader.Disk.Revision(), j.highest)
 	}
-}
-
-// restoresAgain reports whether the only member has restored the backup by itself once more, before there was a snapshot of the cluster that it has made by
-// that: it starts from the same revision (ADR 65).
-func (j *judge) restoresAgain(leader *members.Member, before string) bool {
-	told, newest := j.world.podOf(leader).told, j.backups.newest()
-	return leader.Disk.Restored && told != nil && told.Recovery == nil && newest != nil && newest.cluster != before
 }
 
 // isGoal reports whether a cluster that leads for the first time has exactly what users have asked to go back to: nothing else may lose what was

@@ -11,11 +11,15 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // remake has the agent make other data, which takes a while, and decide again; so it does where a fault ends it between two acts.
@@ -126,10 +130,10 @@ func (a *preparation) rebuild() (why string) {
 		d := *a.disk
 		d.Kept, d.Made = nil, nil
 		d.Rebuild(a.in.NewClusterID, a.founder(a.shared.Token()))
-		if r.HighestRevision > 0 {
-			d.Raised += max(r.HighestRevision-d.Revision(), 0) + datadir.Margin
+		if r.HighestRevision == 0 {
+			return &d, ""
 		}
-		return &d, ""
+		return a.raised(&d, max(r.HighestRevision-d.Revision(), 0)+datadir.Margin)
 	})
 }
 
@@ -142,8 +146,7 @@ func (a *preparation) fromKept() (*members.Disk, string) {
 	}
 	d := *kept
 	d.Rebuild(a.in.NewClusterID, a.founder(a.shared.Token()))
-	d.Raised += r.Restore.Bump
-	return &d, ""
+	return a.raised(&d, r.Restore.Bump)
 }
 
 // fromPoint makes data of an earlier state in the backup.
@@ -159,8 +162,8 @@ func (a *preparation) fromPoint() (*members.Disk, string) {
 		return nil, "the state has another hash than what was previewed"
 	}
 	d := &members.Disk{}
-	d.Restore(a.in.NewClusterID, a.founder(a.shared.Token()), found.writes, found.raised+p.Bump)
-	return d, ""
+	d.Restore(a.in.NewClusterID, a.founder(a.shared.Token()), found.writes, found.raised)
+	return a.raised(d, p.Bump)
 }
 
 // restore has a member restore the newest backup, and returns why it cannot.
@@ -189,18 +192,48 @@ func (a *preparation) fromBackup() (*members.Disk, string) {
 	case found.revision < s.Revision:
 		return nil, "the backup ends before the final snapshot"
 	}
-	id := cmp.Or(a.in.NewClusterID, member.ClusterID(s.RestoreToken(), s.Founders()))
-	if a.in.Single {
-		a.world.Etcd.BeginAgain(id)
-	}
+	bump := int64(0)
 	if s.ClusterID != "" && s.Recovery.MayBeBehind() {
 		known := found.revision
 		if s.Recovery != nil {
 			known = max(known, s.Recovery.HighestRevision)
 		}
-		found.raised += known - found.revision + datadir.Margin
+		bump = known - found.revision + datadir.Margin
 	}
-	d := &members.Disk{}
+	d, id := &members.Disk{}, cmp.Or(a.in.NewClusterID, member.ClusterID(s.RestoreToken(), s.Founders()))
 	d.Restore(id, a.founder(s.RestoreToken()), found.writes, found.raised)
+	d, why := a.raised(d, bump)
+	if why == "" && a.in.Single {
+		a.world.Etcd.BeginAgain(id)
+	}
+	return d, why
+}
+
+// raised raises the revision of data by a bump at least, once the Lease of full snapshots has it, or returns why that is not recorded: the API server
+// may be out of reach or fail, also after the write.
+func (a *preparation) raised(d *members.Disk, bump int64) (_ *members.Disk, why string) {
+	b, f := a.world.of(a.name).backups, a.world.faults
+	if b == nil {
+		d.Raised += bump
+		return d, ""
+	}
+	name := b.of.name + leaseOf[backup.Full]
+	lease := apiserver.Find[*coordinationv1.Lease](a.world.API.Live(), Namespace, name)
+	fails := f.random.IntN(1000) < f.rate
+	switch {
+	case a.node.silent() || fails && f.random.IntN(2) == 0:
+		return nil, "the API server does not answer"
+	case lease == nil:
+		return nil, "there is no Lease of full snapshots"
+	}
+	begins := datadir.BeginsAt(d.Revision(), bump, backup.ParseBegan(lease.Annotations[v1alpha1.AnnotationBeganAt]))
+	edit(a.world, Namespace, name, "", func(l *coordinationv1.Lease) {
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, v1alpha1.AnnotationBeganAt, strconv.FormatInt(begins, 10))
+	})
+	if fails {
+		f.injected["record of where a cluster begins lost its answer"]++
+		return nil, "the answer of the API server was lost"
+	}
+	d.Raised += begins - d.Revision()
 	return d, ""
 }

@@ -36,6 +36,8 @@ type RebuildConfig struct {
 	// Bump is added to the revision: see Renew. Known is set instead if only the highest revision of the previous cluster is known: the new
 	// one continues above it by Margin. With neither, the revision is not raised: the data has everything that clients have seen.
 	Bump, Known int64
+	// Begins records at which revision the new cluster begins, if that is raised.
+	Begins Recorder
 
 	Clock clock.PassiveClock
 	Log   logr.Logger
@@ -136,6 +138,9 @@ func Swap(dataDir, task string, clock clock.PassiveClock) error {
 
 func (c RebuildConfig) rebuild(ctx context.Context) (RebuildResult, error) {
 	work := c.DataDir + rebuildingSuffix
+	if err := c.Begins.Check(ctx); err != nil {
+		return RebuildResult{}, err
+	}
 	if err := os.RemoveAll(work); err != nil {
 		return RebuildResult{}, fmt.Errorf("removing leftovers of an interrupted rebuild: %w", err)
 	}
@@ -186,7 +191,7 @@ func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (
 		bump = max(c.Known-result.Revision, 0) + Margin
 	}
 	if bump > 0 {
-		if err := Renew(db, bump); err != nil {
+		if _, err := Begin(ctx, db, result.Revision, bump, c.Begins); err != nil {
 			return RebuildResult{}, err
 		}
 	}

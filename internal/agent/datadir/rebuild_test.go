@@ -523,3 +523,36 @@ func TestCopyID(t *testing.T) {
 	_, err = CopyID(filepath.Join(here, "missing", "new.etcd"), "task")
 	g.Expect(err).To(HaveOccurred())
 }
+
+// Where a rebuilt cluster begins is recorded before its data has a name, and a second one begins above. While nothing can be recorded, nothing is made.
+func TestRebuildBeginsAboveWhatIsRecorded(t *testing.T) {
+	g := NewWithT(t)
+	began := int64(0)
+	rebuild := func(fails error) (int64, error) {
+		dir := newMember(t, 3, datadirtest.Put("a", "1", 0))
+		config := configFor(t, dir)
+		config.Known = 40
+		config.Begins = func(_ context.Context, at func(int64) int64) (int64, error) {
+			g.Expect(RebuiltDir(dir, "task")).NotTo(BeADirectory())
+			began = max(began, at(began))
+			return began, fails
+		}
+		if _, err := Rebuild(t.Context(), config); err != nil {
+			g.Expect(filepath.Glob(dir + "*")).To(ConsistOf(dir))
+			return 0, err
+		}
+		revision := int64(0)
+		g.Expect(view(filepath.Join(dir, "member", "snap", "db"), func(tx *bolt.Tx) error { revision = revisionOf(tx); return nil })).To(Succeed())
+		return revision, nil
+	}
+	_, err := rebuild(errors.New("away"))
+	g.Expect(err).To(MatchError(ContainSubstring("recording at which revision the cluster begins")))
+	g.Expect(began).To(BeZero(), "it is asked first")
+	for range 3 {
+		before := began
+		revision, err := rebuild(nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(revision).To(Equal(began))
+		g.Expect(began).To(Equal(max(before, 40) + Margin))
+	}
+}

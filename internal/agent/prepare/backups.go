@@ -28,7 +28,9 @@ type StoredBackups struct {
 	// accepts a store of unsigned ones that ends before that: the revision follows.
 	Recorded func(context.Context) (backup.Record, error)
 	Accept   string
-	Log      logr.Logger
+	// Begins records at which revision a cluster begins. It may be nil.
+	Begins datadir.Recorder
+	Log    logr.Logger
 }
 
 // Exist reports whether there is a full snapshot, signed or not. Restore reports a missing delta, and a missing signature.
@@ -88,7 +90,7 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	defer func() { _ = from.Close() }()
 	config := restore.Config{
 		Store: from, DataDir: shared.DataDir(), Member: id.Name, PeerURL: id.PeerURL,
-		InitialCluster: shared.Founders(), Token: shared.RestoreToken(), AtLeast: shared.Revision, Log: b.Log,
+		InitialCluster: shared.Founders(), Token: shared.RestoreToken(), AtLeast: shared.Revision, Begins: b.Begins, Log: b.Log,
 		Behind: shared.ClusterID != "" && shared.Recovery.MayBeBehind(),
 	}
 	if r := shared.Recovery; r != nil {

@@ -157,3 +157,19 @@ func TestRestoreFromAnotherPrefix(t *testing.T) {
 	g.Expect(restores("other")).To(MatchError(ContainSubstring("is corrupt")), "it is found")
 	g.Expect(restores("")).To(MatchError(ContainSubstring("looking for revision 5")))
 }
+
+// Without a record of where the cluster begins, no data is made of a backup, nor of the data of a member.
+func TestNothingBeginsWithoutARecord(t *testing.T) {
+	g := NewWithT(t)
+	away := func(context.Context, func(int64) int64) (int64, error) { return 0, errors.New("no API server") }
+	in := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"}
+	keeps(t, in, backup.Snapshot{Kind: backup.Full, LastRevision: 5})
+	shared := sharedIn(t.TempDir())
+	shared.Bootstrap = map[string]any{"initial-cluster": "m-0=http://m-0:2380", "initial-cluster-token": "uid"}
+	err := StoredBackups{Config: in, Begins: away, Log: testr.New(t)}.Restore(t.Context(), shared, member.Identity{Name: "m-0", PeerURL: "http://m-0:2380"})
+	g.Expect(err).To(MatchError(ContainSubstring("recording at which revision the cluster begins, above which a later restore has to begin: no API server")))
+	g.Expect(shared.DataDir()).NotTo(BeADirectory())
+	p := &preparation{shared: shared, Options: Options{Begins: away}}
+	p.shared.Recovery = &member.Recovery{}
+	g.Expect(p.rebuildConfig().Begins.Check(t.Context())).To(MatchError(ContainSubstring("no API server")))
+}

@@ -43,7 +43,9 @@ type Options struct {
 	Patience time.Duration
 	// Backups of the cluster; nil without a store.
 	Backups Backups
-	Clock   clock.Clock
+	// Begins records at which revision a new cluster begins; nil without a store, as only what a backup brings back could begin there again.
+	Begins datadir.Recorder
+	Clock  clock.Clock
 }
 
 // Backups are what the first member of a cluster is restored from.

@@ -98,7 +98,7 @@ func (p *preparation) rebuildConfig() datadir.RebuildConfig {
 	r := p.shared.Recovery
 	return datadir.RebuildConfig{
 		DataDir: p.shared.DataDir(), Task: r.Task, PreviousClusterID: r.PreviousClusterID,
-		Member: p.id.Name, PeerURL: p.id.PeerURL, Token: p.shared.Token(), Known: r.HighestRevision, Clock: p.Clock, Log: p.log,
+		Member: p.id.Name, PeerURL: p.id.PeerURL, Token: p.shared.Token(), Known: r.HighestRevision, Begins: p.Begins, Clock: p.Clock, Log: p.log,
 	}
 }
 

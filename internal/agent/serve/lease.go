@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -35,11 +37,11 @@ type leases struct {
 // NewMemberLease makes the Lease of a member, which says whether the member uses TLS among peers, as that of etcd-druid does, and that its
 // agent reports what it reads of members, even if it has read nothing: one of an older version does not.
 func NewMemberLease(config *rest.Config, namespace, name string, lifetime time.Duration, shared member.Shared) (Lease, error) {
-	lease, err := NewLease(config, namespace, name, lifetime)
+	lease, err := newLease(config, namespace, name, lifetime)
 	if err != nil {
 		return nil, err
 	}
-	lease.(*leases).annotations = map[string]string{
+	lease.annotations = map[string]string{
 		v1alpha1.AnnotationPeerTLSEnabled: strconv.FormatBool(shared.PeerTLS()),
 		v1alpha1.AnnotationMembersRead:    cluster.Read{Etcd: shared.EtcdUID()}.Encode(),
 	}
@@ -48,6 +50,15 @@ func NewMemberLease(config *rest.Config, namespace, name string, lifetime time.D
 
 // NewLease makes the Lease of a name.
 func NewLease(config *rest.Config, namespace, name string, lifetime time.Duration) (Lease, error) {
+	return newLease(config, namespace, name, lifetime)
+}
+
+// NewSnapshotLease makes the Lease of a name that records snapshots.
+func NewSnapshotLease(config *rest.Config, namespace, name string) (SnapshotLease, error) {
+	return newLease(config, namespace, name, 0)
+}
+
+func newLease(config *rest.Config, namespace, name string, lifetime time.Duration) (*leases, error) {
 	client, err := coordinationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for leases: %w", err)
@@ -73,6 +84,44 @@ func (l *leases) Renew(ctx context.Context, holder string, now time.Time) error 
 		change["metadata"] = map[string]any{"annotations": l.annotations}
 	}
 	return l.patch(ctx, change)
+}
+
+// Record implements SnapshotLease. A compaction records a full snapshot of its own, and another member may lead by now: a record of a snapshot that
+// was taken later stays, unless a clock that was ahead has written it.
+func (l *leases) Record(ctx context.Context, s backup.Snapshot, now time.Time) error {
+	holder := strconv.FormatInt(s.LastRevision, 10)
+	return l.update(ctx, func(lease *coordinationv1.Lease) *coordinationv1.Lease {
+		if at := lease.Spec.RenewTime; at != nil && at.After(s.Created) && !at.After(now) {
+			return nil
+		}
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: ptr.To(metav1.NewMicroTime(s.Created))}}
+	})
+}
+
+// maxUpdates is how often a lease is read again that was changed in between.
+const maxUpdates = 5
+
+// update writes what change sets of the annotations and the spec of a lease, or nothing. A lease that was changed in between is read again.
+func (l *leases) update(ctx context.Context, change func(*coordinationv1.Lease) *coordinationv1.Lease) error {
+	var conflict error
+	for range maxUpdates {
+		lease, err := l.client.Get(ctx, l.name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("reading lease %s: %w", l.name, err)
+		}
+		next := change(lease)
+		if next == nil {
+			return nil
+		}
+		metadata := map[string]any{"resourceVersion": lease.ResourceVersion}
+		if len(next.Annotations) > 0 {
+			metadata["annotations"] = next.Annotations
+		}
+		if conflict = l.patch(ctx, map[string]any{"metadata": metadata, "spec": next.Spec}); !apierrors.IsConflict(conflict) {
+			return conflict
+		}
+	}
+	return conflict
 }
 
 func (l *leases) patch(ctx context.Context, change map[string]any) error {

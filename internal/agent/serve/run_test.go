@@ -177,6 +177,8 @@ func TestClientsOfLeases(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("making a client for leases: ")))
 	_, err = Recorded(bad, "ns", "full")
 	g.Expect(err).To(MatchError(ContainSubstring("making a client for leases: ")))
+	_, err = Begins(bad, "ns", "full")
+	g.Expect(err).To(MatchError(ContainSubstring("making a client for leases: ")))
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
 	l, err := NewLease(config, "ns", "full", 0)
 	g.Expect(err).NotTo(HaveOccurred())

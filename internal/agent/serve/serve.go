@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/go-logr/logr"
@@ -61,6 +62,14 @@ type Member interface {
 type Lease interface {
 	// Renew writes holder and renew time.
 	Renew(ctx context.Context, holder string, now time.Time) error
+	// Annotate writes an annotation.
+	Annotate(ctx context.Context, key, value string) error
+}
+
+// SnapshotLease is a lease that records the newest snapshot of a kind.
+type SnapshotLease interface {
+	// Record records a snapshot, unless one that was taken later is recorded.
+	Record(ctx context.Context, snapshot backup.Snapshot, now time.Time) error
 	// Annotate writes an annotation.
 	Annotate(ctx context.Context, key, value string) error
 }

@@ -5,6 +5,7 @@
 package restore
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -411,4 +412,47 @@ func TestCompact(t *testing.T) {
 	list, err := r.store.List(t.Context())
 	r.Expect(err).NotTo(HaveOccurred())
 	r.Expect(list).To(HaveLen(3))
+}
+
+// A cluster that restores the same backup again, because it has lost its volumes before its first snapshot, begins above where it began before: that is
+// recorded before the data has a name. Attempts that were never used, and answers that were lost, cost revisions and nothing else.
+func TestRestoreBeginsAboveWhatIsRecorded(t *testing.T) {
+	r := newTrial(t, false)
+	r.put("a=1", "a=2")
+	r.full()
+	began, fails := int64(0), error(nil)
+	restore := func(change func(*Config)) (int64, error) {
+		config := r.into()
+		change(&config)
+		config.Begins = func(_ context.Context, at func(int64) int64) (int64, error) {
+			r.Expect(config.DataDir).NotTo(BeADirectory())
+			before := began
+			began = max(began, at(began))
+			if began > before && fails != nil {
+				return 0, fails
+			}
+			return began, nil
+		}
+		if _, err := Restore(t.Context(), config); err != nil {
+			r.Expect(config.DataDir).NotTo(BeADirectory())
+			return 0, err
+		}
+		_, revision := r.keys(databaseIn(config.DataDir))
+		return revision, nil
+	}
+	behind := func(c *Config) { c.Behind = true }
+	r.Expect(restore(func(*Config) {})).To(BeEquivalentTo(3), "it goes on")
+	r.Expect(restore(behind)).To(BeEquivalentTo(3 + margin))
+	r.Expect(restore(behind)).To(BeEquivalentTo(3 + 2*margin))
+	fails = errors.New("the answer was lost")
+	_, err := restore(behind)
+	r.Expect(err).To(MatchError(ContainSubstring("the answer was lost")))
+	fails = nil
+	r.Expect(restore(func(c *Config) { c.Behind, c.Known = true, 3+margin })).To(BeEquivalentTo(3+4*margin), "a recovery")
+	r.Expect(restore(func(c *Config) { c.Bump = 3 * margin })).To(BeEquivalentTo(3+5*margin), "a chosen state")
+	r.Expect(restore(func(c *Config) { c.Bump = 9 * margin })).To(BeEquivalentTo(3 + 9*margin))
+	r.Expect(restore(func(*Config) {})).To(BeEquivalentTo(3+10*margin), "it wakes up from a snapshot of before")
+	r.put("b=1")
+	r.full()
+	r.Expect(restore(behind)).To(BeEquivalentTo(3+11*margin), "a snapshot that was found late")
 }

@@ -48,6 +48,8 @@ type Config struct {
 	Known int64
 	// AtLeast is the revision that the snapshots must reach; 0 for any.
 	AtLeast int64
+	// Begins records at which revision the cluster begins, and has it begin above where an earlier one has.
+	Begins datadir.Recorder
 	// Record is the newest snapshot that was recorded outside of the store. A store that ends before it is refused.
 	Record backup.Record
 	// Accept is what may be used although it is unsigned, or older than recorded.
@@ -114,6 +116,9 @@ const maxReason = 1 << 10
 func (c Config) restore(ctx context.Context, work string) (result Result, err error) {
 	defer recovered(&err)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	if err := c.Begins.Check(ctx); err != nil {
+		return Result{}, err
+	}
 	source := &source{store: c.Store, work: work, log: c.Log, accept: c.Accept, record: c.Record}
 	data := filepath.Join(work, "data")
 	choice, err := c.choose(ctx, source, data)
@@ -134,7 +139,7 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 		result.Bump = min(max(source.highest, c.Record.Revision, c.Known, result.Revision)-result.Revision, maxRevision) + margin
 	}
 	// Last of all: it changes HashKV.
-	if err := datadir.Renew(databaseIn(data), result.Bump); err != nil {
+	if result.Bump, err = datadir.Begin(ctx, databaseIn(data), result.Revision, result.Bump, c.Begins); err != nil {
 		return Result{}, err
 	}
 	if err := crashsafe.Publish(data, c.DataDir); err != nil {
