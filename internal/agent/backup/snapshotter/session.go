@@ -68,6 +68,7 @@ func (s *Snapshotter) session(ctx context.Context) error {
 
 // resume finds out where the store ends, and whether deltas can continue from there.
 func (n *session) resume(ctx context.Context) error {
+	now := n.config.Clock.Now()
 	list, err := n.config.Store.List(ctx)
 	if err != nil {
 		return err
@@ -77,7 +78,6 @@ func (n *session) resume(ctx context.Context) error {
 		return err
 	}
 	n.foundRestorable(list)
-	now := n.config.Clock.Now()
 	n.newest = backup.LastTaken(list, n.config.Store.Trust(), now)
 	usable, err := n.usable(list)
 	var lastFull time.Time
@@ -103,7 +103,7 @@ func (n *session) resume(ctx context.Context) error {
 	reason := n.whyFullFirst(ctx, err, revision)
 	n.config.Log.Info("Taking snapshots", "revision", revision, "stored", n.stored, "nextFull", n.fullDue)
 	if reason == "" && n.stored == revision {
-		n.foundCurrent()
+		n.foundCurrent(now)
 	}
 	if reason != "" {
 		n.beginAnew(reason)

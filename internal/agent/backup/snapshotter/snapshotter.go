@@ -94,9 +94,11 @@ type request struct {
 	want
 	// scheduled: it is due by schedule, period or limit, whether or not callers wait for it.
 	scheduled bool
-	done      chan struct{}
-	snapshot  *backup.Snapshot // nil for a delta without changes
-	err       error
+	// begun is when the snapshot began to be taken.
+	begun    time.Time
+	done     chan struct{}
+	snapshot *backup.Snapshot // nil for a delta without changes
+	err      error
 }
 
 // New makes a Snapshotter.
@@ -188,11 +190,11 @@ func (s *Snapshotter) Current() time.Time {
 	return s.current
 }
 
-// foundCurrent notes that the store has everything that was written until now.
-func (s *Snapshotter) foundCurrent() {
+// foundCurrent notes that the store has everything that was written until a time.
+func (s *Snapshotter) foundCurrent(until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current = s.config.Clock.Now()
+	s.current = until
 }
 
 // Restorable returns the states that can be restored from the store, as it was last listed: at the start, after each full snapshot and
@@ -245,7 +247,7 @@ func (s *Snapshotter) submit(w want, scheduled bool) (*request, error) {
 	return r, nil
 }
 
-// next removes and returns the first request that is not delayed by MinInterval; nil if there is none.
+// next removes and returns the first request that is not delayed by MinInterval, to begin now; nil if there is none.
 func (s *Snapshotter) next(now time.Time) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,6 +257,7 @@ func (s *Snapshotter) next(now time.Time) *request {
 	}
 	r := s.queue[i]
 	s.queue = slices.Delete(s.queue, i, i+1)
+	r.begun = now
 	return r
 }
 
@@ -276,7 +279,7 @@ func (s *Snapshotter) finish(r *request, snapshot *backup.Snapshot, err error) {
 	delete(s.pending, r.want)
 	s.failure = err
 	if err == nil {
-		s.current = s.config.Clock.Now()
+		s.current = r.begun
 	}
 	close(r.done)
 }
