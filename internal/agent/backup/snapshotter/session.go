@@ -31,9 +31,9 @@ type session struct {
 	// events since then, which the store lacks, and the TTLs of their leases, in seconds.
 	events backup.DeltaBuffer
 	leases map[int64]int64
-	// unread: the record could not be read when it was last asked for, at asked, so that it may lack what the store has.
-	unread bool
-	asked  time.Time
+	// unread: the record could not be read at lastRead, so that it may lack what the store has.
+	unread   bool
+	lastRead time.Time
 	// When something is due, and when that was last checked.
 	fullDue, deltaDue, collectionDue, checked time.Time
 }
@@ -80,16 +80,14 @@ func (n *session) resume(ctx context.Context) error {
 	n.foundRestorable(list)
 	n.newest = backup.LastTaken(list, n.config.Store.Trust(), now)
 	usable, err := n.usable(list)
-	var lastFull time.Time
 	for _, snapshot := range list {
 		n.metrics.stored(snapshot)
 	}
-	for _, snapshot := range usable {
-		if snapshot.Kind == backup.Full {
-			lastFull = snapshot.Created
-		}
-	}
 	chain, broken := backup.Newest(usable)
+	var lastFull time.Time
+	if chain.Full != nil {
+		lastFull = chain.Full.Created
+	}
 	err = errors.Join(err, broken)
 	if err == nil {
 		err = n.checkRecord(ctx, chain)
@@ -157,7 +155,7 @@ func (n *session) recordAgain(ctx context.Context) error {
 		return nil
 	}
 	record, err := n.config.Recorded(ctx)
-	n.unread, n.asked = err != nil, n.config.Clock.Now()
+	n.unread, n.lastRead = err != nil, n.config.Clock.Now()
 	if err != nil {
 		return nil
 	}
@@ -215,7 +213,7 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 			if n.look(n.config.Clock.Now(), n.config.Clock.Since(n.checked)) {
 				return nil, nil
 			}
-			if n.unread && n.config.Clock.Since(n.asked) >= retryPeriod {
+			if n.unread && n.config.Clock.Since(n.lastRead) >= retryPeriod {
 				if err := n.recordAgain(ctx); err != nil {
 					return nil, err
 				}
@@ -267,10 +265,10 @@ func (n *session) schedules(w want) {
 
 // removeExpired removes what retention no longer keeps. No snapshot is taken while it does, so it takes no longer than one may. What it leaves is removed next time.
 func (n *session) removeExpired(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, n.config.Timeout)
-	defer cancel()
 	n.keeping.Lock()
 	defer n.keeping.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, n.config.Timeout)
+	defer cancel()
 	now := n.config.Clock.Now()
 	list, err := n.config.Store.List(ctx)
 	if err != nil {
@@ -335,10 +333,10 @@ func (n *session) remove(ctx context.Context, expired []backup.Snapshot, now tim
 		}
 	}
 	return gone
+}
+
 // refusedFor is how long the store is not asked again to remove what it has refused to: each costs some requests.
 const refusedFor = 24 * time.Hour
-
-}
 
 // leftoverAge is longer than any upload takes. Holds end at that age too.
 const leftoverAge = backup.HoldFor
