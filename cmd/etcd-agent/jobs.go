@@ -27,6 +27,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// workDir is where Jobs mount a volume with room for a database.
+const workDir = "/var/etcd/work"
+
 // job is a command that ends, and leaves its result or error in a file.
 type job struct {
 	resultFile string
@@ -117,14 +120,17 @@ func compactCommand(log logr.Logger) *cobra.Command {
 		}
 		config.Compression = out.compression
 		done, err := restore.Compact(ctx, config)
+		if err != nil {
+			return nil, err
+		}
 		facts := done.Snapshot.Facts()
 		facts["bytesBefore"], facts["bytesAfter"] = strconv.FormatInt(done.BytesBefore, 10), strconv.FormatInt(done.BytesAfter, 10)
-		return facts, err
+		return facts, nil
 	}}
 	cmd := j.newCommand("compact", "Compact the newest full snapshot and its deltas into one full snapshot")
 	out.addFlags(cmd.Flags())
 	recorded.addFlags(cmd.Flags())
-	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database twice")
+	cmd.Flags().StringVar(&config.WorkDir, "work-dir", workDir, "folder with room for the database twice")
 	return cmd
 }
 
@@ -191,6 +197,6 @@ func finalSnapshotCommand(log logr.Logger) *cobra.Command {
 	out.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&config.DataDir, "data-dir", member.DataDir, "etcd's data directory")
 	cmd.Flags().StringVar(&config.ClusterID, "cluster-id", "", "ID, in hex, of the cluster that the data must belong to")
-	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database")
+	cmd.Flags().StringVar(&config.WorkDir, "work-dir", workDir, "folder with room for the database")
 	return cmd
 }

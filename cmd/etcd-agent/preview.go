@@ -45,7 +45,7 @@ func previewCommand(log logr.Logger) *cobra.Command {
 	flags, target := cmd.Flags(), &config.Target
 	own.AddFlags(flags, "")
 	recorded.addFlags(flags)
-	flags.StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database and the largest delta")
+	flags.StringVar(&config.WorkDir, "work-dir", workDir, "folder with room for the database and the largest delta")
 	flags.BoolVar(&target.Latest, "latest", false, "restore the newest state")
 	flags.Int64Var(&target.Revision, "revision", 0, "restore the state at a revision")
 	flags.StringVar(&at, "time", "", "restore the state at a time, in RFC 3339")
@@ -72,6 +72,6 @@ func snapshotPrefixesCommand(log logr.Logger) *cobra.Command {
 	}}
 	cmd := j.newCommand("snapshot-prefixes", "Report which prefixes of keys the newest full snapshot has most of; the store is only read")
 	from.AddFlags(cmd.Flags(), "")
-	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database")
+	cmd.Flags().StringVar(&config.WorkDir, "work-dir", workDir, "folder with room for the database")
 	return cmd
 }

@@ -10,10 +10,11 @@ import (
 	"filippo.io/age"
 )
 
-// CheckRecipient returns an error unless a text is a public key that snapshots can be encrypted for.
-func CheckRecipient(text string) error {
-	if _, err := age.ParseX25519Recipient(text); err != nil {
-		return fmt.Errorf("%.80q is not the public key of an X25519 identity of age (age1..., as age-keygen prints it)", text)
+// ParseRecipient parses a public key that snapshots can be encrypted for.
+func ParseRecipient(text string) (age.Recipient, error) {
+	recipient, err := age.ParseX25519Recipient(text)
+	if err != nil {
+		return nil, fmt.Errorf("%.80q is not the public key of an X25519 identity of age (age1..., as age-keygen prints it)", text)
 	}
-	return nil
+	return recipient, nil
 }

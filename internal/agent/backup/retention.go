@@ -39,14 +39,13 @@ func (r Retention) Expired(list []Snapshot, now time.Time) []Snapshot {
 	var expired []Snapshot
 	for i, s := range slices.Backward(sorted) {
 		var keep bool
-		switch age := now.Sub(s.Created); {
-		case s.Kind == Delta:
+		if age := now.Sub(s.Created); s.Kind == Delta {
 			keep = age <= r.Deltas || !all.covers() || !scheduled.covers() && age <= maxChain
-		case ofSchedule[i]:
-			keep = scheduled.keeps(s)
-			keep = all.keeps(s) || keep
-		default:
-			keep = all.keeps(s)
+		} else {
+			keep = all.keepsNext(s)
+		}
+		if ofSchedule[i] {
+			keep = scheduled.keepsNext(s) || keep
 		}
 		if !keep {
 			expired = append(expired, s)
@@ -107,13 +106,13 @@ func leadingNowhere(list, removed []Snapshot) (deltas []Snapshot) {
 type selection struct {
 	Retention
 	now time.Time
-	// seen is the number of full snapshots so far, and kept has the periods from which one is kept.
-	seen int
-	kept map[period]bool
+	// seen is the number of full snapshots so far, and periods are those from which one is kept.
+	seen    int
+	periods map[period]bool
 }
 
 func (r Retention) selection(now time.Time) *selection {
-	return &selection{Retention: r, now: now, kept: map[period]bool{}}
+	return &selection{Retention: r, now: now, periods: map[period]bool{}}
 }
 
 // safe is the number of full snapshots that are kept whatever their age.
@@ -127,27 +126,16 @@ func (s *selection) safe() int {
 // covers reports whether the full snapshots so far include all that are safe, so that no restore needs an older delta.
 func (s *selection) covers() bool { return s.seen >= s.safe() }
 
-// keeps reports whether the next full snapshot is kept.
-func (s *selection) keeps(full Snapshot) bool {
+// keepsNext reports whether the next full snapshot is kept.
+func (s *selection) keepsNext(full Snapshot) bool {
 	s.seen++
-	p := periodOf(full.Created, s.now)
-	if s.seen > s.safe() && !s.selects(p) {
-		return false
-	}
-	s.kept[p] = true
-	return true
-}
-
-func (s *selection) selects(p period) bool {
-	switch {
-	case s.Limit > 0:
+	if s.Limit > 0 {
 		return s.seen <= s.Limit
-	case p.length == moment:
-		return true
-	case p.length == ever:
-		return false
 	}
-	return !s.kept[p]
+	p := periodOf(full.Created, s.now)
+	newest := !s.periods[p]
+	s.periods[p] = true
+	return s.seen <= s.safe() || p.length == moment || newest && p.length != ever
 }
 
 // period is a stretch of time from which one full snapshot is kept.

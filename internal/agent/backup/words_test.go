@@ -42,7 +42,8 @@ func TestWords(t *testing.T) {
 	g.Expect((&UntrustedError{Trust: TrustSigned}).Error()).To(ContainSubstring("use the signed snapshots without it"))
 	g.Expect((&LockedError{Name: "n", Reason: "why"}).Error()).To(And(ContainSubstring("snapshot n is encrypted"), ContainSubstring("why")))
 	g.Expect(Target{Latest: true}.String()).To(Equal("the latest state"))
-	g.Expect(CheckRecipient("nobody")).To(MatchError(ContainSubstring(`"nobody" is not the public key`)))
+	_, err := ParseRecipient("nobody")
+	g.Expect(err).To(MatchError(ContainSubstring(`"nobody" is not the public key`)))
 	g.Expect(TrustEncrypted.has(Snapshot{Encrypted: true})).To(BeTrue())
 	g.Expect(TrustEncrypted.has(Snapshot{})).To(BeFalse())
 }

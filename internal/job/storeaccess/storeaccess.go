@@ -146,7 +146,7 @@ func Encryption(etcd *v1alpha1.Etcd) (*Access, error) {
 	}
 	access := &Access{}
 	for _, recipient := range spec.Recipients {
-		if err := backup.CheckRecipient(string(recipient)); err != nil {
+		if _, err := backup.ParseRecipient(string(recipient)); err != nil {
 			return nil, fmt.Errorf("spec.backup.encryption: %w", err)
 		}
 		access.Args = append(access.Args, "--store-recipients="+string(recipient))

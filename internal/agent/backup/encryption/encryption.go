@@ -37,10 +37,7 @@ type Recipients []age.Recipient
 func ParseRecipients(texts []string) (Recipients, error) {
 	var all Recipients
 	for _, text := range texts {
-		if err := backup.CheckRecipient(text); err != nil {
-			return nil, err
-		}
-		recipient, err := age.ParseX25519Recipient(text)
+		recipient, err := backup.ParseRecipient(text)
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -32,20 +31,14 @@ type AtRestConfig struct {
 
 // ReadAtRest reports what the newest intact full snapshot has, by prefix. The store is only read.
 func ReadAtRest(ctx context.Context, c AtRestConfig) (found backup.AtRest, err error) {
-	defer recovered(&err)
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer guard(&err)()
 	source, path := &source{store: c.Store, work: c.WorkDir, log: c.Log}, filepath.Join(c.WorkDir, "at-rest.db")
 	defer func() {
 		if removed := os.Remove(path); !errors.Is(removed, os.ErrNotExist) {
 			err = errors.Join(err, removed)
 		}
 	}()
-	chain, err := source.choose(ctx, func(full backup.Snapshot) error {
-		if err := source.fetchDatabase(ctx, full, path); err != nil {
-			return err
-		}
-		return usable(full, func() error { return opens(path) })
-	})
+	chain, err := source.choose(ctx, func(full backup.Snapshot) error { return source.database(ctx, full, path) })
 	if err != nil {
 		return found, err
 	}

@@ -46,32 +46,24 @@ type CompactResult struct {
 
 // Compact makes one full snapshot of the newest one and its deltas, without older revisions of keys and free space. It needs
 // no etcd, and may run while snapshots are taken.
-func Compact(ctx context.Context, config CompactConfig) (CompactResult, error) {
+func Compact(ctx context.Context, config CompactConfig) (result CompactResult, err error) {
 	work := filepath.Join(config.WorkDir, "compaction")
-	if err := os.RemoveAll(work); err != nil {
-		return CompactResult{}, fmt.Errorf("removing leftovers of an interrupted compaction: %w", err)
-	}
-	if err := os.MkdirAll(work, 0o700); err != nil {
-		return CompactResult{}, fmt.Errorf("making a folder for the compaction: %w", err)
-	}
-	result, err := config.compact(ctx, work)
-	return result, errors.Join(err, os.RemoveAll(work))
+	err = inFolder(work, "compaction", func() (err error) {
+		result, err = config.compact(ctx, work)
+		return err
+	})
+	return result, err
 }
 
 func (c CompactConfig) compact(ctx context.Context, work string) (result CompactResult, err error) {
-	defer recovered(&err)
+	defer guard(&err)()
 	source := &source{store: c.Store, work: work, log: c.Log}
 	if c.Store.Signed() {
 		// It restores nothing. Where an attacker may have removed snapshots, it makes no signed one of what is left.
 		source.record = c.Record
 	}
 	path := filepath.Join(work, "snapshot.db")
-	chain, err := source.choose(ctx, func(full backup.Snapshot) error {
-		if err := source.fetchDatabase(ctx, full, path); err != nil {
-			return err
-		}
-		return usable(full, func() error { return opens(path) })
-	})
+	chain, err := source.choose(ctx, func(full backup.Snapshot) error { return source.database(ctx, full, path) })
 	if err != nil {
 		return CompactResult{}, err
 	}

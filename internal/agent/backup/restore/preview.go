@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
@@ -41,27 +40,23 @@ type PreviewConfig struct {
 
 // Preview restores a target into a folder, and reports what a restore of it would bring. A target that cannot be restored is a preview that
 // is refused; an error is something that may be different next time.
-func Preview(ctx context.Context, config PreviewConfig) (backup.Preview, error) {
+func Preview(ctx context.Context, config PreviewConfig) (preview backup.Preview, err error) {
 	if err := config.Target.Validate(); err != nil {
 		return backup.Preview{}, err
 	}
 	work := filepath.Join(config.WorkDir, "preview")
-	if err := os.RemoveAll(work); err != nil {
-		return backup.Preview{}, fmt.Errorf("removing leftovers of an interrupted preview: %w", err)
-	}
-	if err := os.MkdirAll(work, 0o700); err != nil {
-		return backup.Preview{}, fmt.Errorf("making a folder for the preview: %w", err)
-	}
-	preview, err := config.preview(ctx, work)
-	if refused := refusalOf(err); refused != nil {
-		preview, err = backup.Preview{Refused: refused}, nil
-	}
-	return bounded(preview), errors.Join(err, os.RemoveAll(work))
+	err = inFolder(work, "preview", func() (err error) {
+		preview, err = config.preview(ctx, work)
+		if refused := refusalOf(err); refused != nil {
+			preview, err = backup.Preview{Refused: refused}, nil
+		}
+		return err
+	})
+	return bounded(preview), err
 }
 
 func (c PreviewConfig) preview(ctx context.Context, work string) (p backup.Preview, err error) {
-	defer recovered(&err)
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer guard(&err)()
 	own := &source{store: c.Store, work: work, log: c.Log, record: c.Record}
 	list, err := c.Store.Trusted(ctx, time.Time{})
 	if err != nil {
@@ -145,10 +140,7 @@ func (s *source) restoreTo(ctx context.Context, path string, choice backup.Choic
 	if err := os.RemoveAll(path); err != nil {
 		return applied{}, fmt.Errorf("removing another database: %w", err)
 	}
-	if err := s.fetchDatabase(ctx, *choice.Full, path); err != nil {
-		return applied{}, err
-	}
-	if err := usable(*choice.Full, func() error { return opens(path) }); err != nil {
+	if err := s.database(ctx, *choice.Full, path); err != nil {
 		return applied{}, err
 	}
 	return s.applyAll(ctx, path, choice)

@@ -74,24 +74,32 @@ type Result struct {
 }
 
 // Restore makes a data directory from the newest full snapshot and the deltas that follow it. Every object is verified before
-// it is used; where snapshots are signed, only signed ones are. It returns a *backup.CorruptError for a corrupt object, unless it is the newest full snapshot and an older one
-// reaches the same revision, which is used instead; backup.ErrNoFull for a store without a full snapshot; and a
-// *backup.GapError for a store that lacks a delta.
+// it is used; where snapshots are signed, only signed ones are. It returns a *backup.CorruptError for a corrupt object, unless it is the
+// newest full snapshot and an older one reaches the same revision, which is used instead; backup.ErrNoFull for a store without a full
+// snapshot; and a *backup.GapError for a store that lacks a delta.
 //
 // The directory gets its name once it is complete. Restore may be called again after an interruption.
-func Restore(ctx context.Context, config Config) (Result, error) {
+func Restore(ctx context.Context, config Config) (result Result, err error) {
 	if err := os.Remove(config.DataDir); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return Result{}, fmt.Errorf("restoring into %s: it must be empty: %w", config.DataDir, err)
 	}
 	work := cmp.Or(config.WorkDir, datadir.RestoringDir(config.DataDir))
-	if err := os.RemoveAll(work); err != nil {
-		return Result{}, fmt.Errorf("removing leftovers of an interrupted restore: %w", err)
+	err = inFolder(work, "restore", func() (err error) {
+		result, err = config.restore(ctx, work)
+		return err
+	})
+	return result, err
+}
+
+// inFolder runs what needs a folder of its own, which is removed afterwards.
+func inFolder(path, what string, run func() error) error {
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("removing leftovers of an interrupted %s: %w", what, err)
 	}
-	if err := os.MkdirAll(work, 0o700); err != nil {
-		return Result{}, fmt.Errorf("making a folder for the restore: %w", err)
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return fmt.Errorf("making a folder for the %s: %w", what, err)
 	}
-	result, err := config.restore(ctx, work)
-	return result, errors.Join(err, os.RemoveAll(work))
+	return errors.Join(run(), os.RemoveAll(path))
 }
 
 // margin is how many revisions may be lost with what the snapshots lack.
@@ -103,10 +111,15 @@ const maxRevision = math.MaxInt64 / 4
 // quiet logs nothing, and panics where etcd would end the process, so that it becomes an error.
 var quiet = zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
 
-// recovered turns a panic of etcd or bbolt over the content of a snapshot into an error. It is deferred.
-func recovered(err *error) {
-	if r := recover(); r != nil {
-		*err = errors.Join(*err, fmt.Errorf("etcd cannot use the content of the snapshots: %s", sanitize.Text(fmt.Sprint(r), maxReason)))
+// guard has a panic of etcd or bbolt over the content of a snapshot, also one over a page that cannot be read, become an error. Defer what it
+// returns.
+func guard(err *error) (end func()) {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		if r := recover(); r != nil {
+			*err = errors.Join(*err, fmt.Errorf("etcd cannot use the content of the snapshots: %s", sanitize.Text(fmt.Sprint(r), maxReason)))
+		}
 	}
 }
 
@@ -114,8 +127,7 @@ func recovered(err *error) {
 const maxReason = 1 << 10
 
 func (c Config) restore(ctx context.Context, work string) (result Result, err error) {
-	defer recovered(&err)
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer guard(&err)()
 	if err := c.Begins.Check(ctx); err != nil {
 		return Result{}, err
 	}

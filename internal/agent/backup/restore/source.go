@@ -116,6 +116,14 @@ func (s *source) fetchDatabase(ctx context.Context, snapshot backup.Snapshot, na
 	return checkPages(snapshot, name)
 }
 
+// database writes a full snapshot into a file that etcd could start with.
+func (s *source) database(ctx context.Context, full backup.Snapshot, name string) error {
+	if err := s.fetchDatabase(ctx, full, name); err != nil {
+		return err
+	}
+	return usable(full, func() error { return opens(name) })
+}
+
 // checkPages checks the pages of a database. A matching checksum does not help here: a writer of the bucket can
 // write the checksum, too.
 func checkPages(snapshot backup.Snapshot, name string) error {

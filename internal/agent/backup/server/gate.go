@@ -36,8 +36,7 @@ func (g gate) guard(method string, handle http.HandlerFunc) http.HandlerFunc {
 		open, err := g.admit(r)
 		switch {
 		case err != nil:
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			api.WriteError(w, http.StatusUnauthorized, api.CodeUnauthorized, err.Error())
+			refuse(w, err)
 			return
 		case r.Method != method && (!open || r.Method != http.MethodGet && r.Method != http.MethodPost):
 			w.Header().Set("Allow", method)
@@ -57,6 +56,12 @@ func (g gate) guard(method string, handle http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// refuse answers a request that is not authenticated.
+func refuse(w http.ResponseWriter, err error) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	api.WriteError(w, http.StatusUnauthorized, api.CodeUnauthorized, err.Error())
+}
+
 // signed refuses what is not signed, also where authentication is off: the handler tells of keys, which are tenants' data.
 func (g gate) signed(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -68,8 +73,7 @@ func (g gate) signed(handle http.HandlerFunc) http.HandlerFunc {
 			}
 		}
 		if err != nil {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			api.WriteError(w, http.StatusUnauthorized, api.CodeUnauthorized, err.Error())
+			refuse(w, err)
 			return
 		}
 		handle(w, r)
@@ -99,8 +103,7 @@ func Metrics(config Config, metrics http.Handler) http.Handler {
 				err = trust.VerifyScrape(r)
 			}
 			if err != nil {
-				w.Header().Set("WWW-Authenticate", "Bearer")
-				api.WriteError(w, http.StatusUnauthorized, api.CodeUnauthorized, err.Error())
+				refuse(w, err)
 				return
 			}
 		}

@@ -280,6 +280,30 @@ func TestAChainOfSnapshots(t *testing.T) {
 	}
 }
 
+// slow is an etcd whose snapshot takes ten minutes, while clients write.
+type slow struct {
+	*kv
+	clock *testingclock.FakeClock
+}
+
+func (e slow) Snapshot(ctx context.Context) (io.ReadCloser, error) {
+	defer e.put("key", 0)
+	defer e.clock.Step(10 * time.Minute)
+	return e.kv.Snapshot(ctx)
+}
+
+// What is written while a snapshot is taken is not said to be in the store.
+func TestTheStoreIsCurrentAsOfTheBeginning(t *testing.T) {
+	r := newTrial(t, "")
+	r.config.Etcd = slow{r.etcd, r.clock}
+	n := r.session()
+	r.takes(n, backup.Full)
+	r.Expect(r.clock.Now()).To(Equal(noon.Add(10 * time.Minute)))
+	r.Expect(r.s.Current()).To(Equal(noon))
+	r.takes(n, backup.Delta)
+	r.Expect(r.s.Current()).To(Equal(noon.Add(10 * time.Minute)))
+}
+
 // A final snapshot is a full one.
 func TestAFinalSnapshot(t *testing.T) {
 	r := newTrial(t, "")
@@ -332,18 +356,24 @@ func TestFailures(t *testing.T) {
 			r.lead()
 			before := r.full()
 			r.etcd.set(c.breaks)
-			ask := func() error { _, err := r.s.Full(t.Context(), false); return err }
+			ask := func(ctx context.Context) error { _, err := r.s.Full(ctx, false); return err }
 			if c.delta {
 				r.etcd.put("key", 5)
-				ask = func() error { _, err := r.s.Delta(t.Context()); return err }
+				ask = func(ctx context.Context) error { _, err := r.s.Delta(ctx); return err }
 			}
-			r.Expect(ask()).To(MatchError(broken))
+			// If the watch fails before the request, that waits for the next attempt.
+			r.Eventually(func() error {
+				r.clock.Step(retryPeriod)
+				ctx, cancel := context.WithTimeout(t.Context(), machine.Scaled(200*time.Millisecond))
+				defer cancel()
+				return ask(ctx)
+			}).Should(MatchError(broken))
 			r.Expect(r.s.Healthy()).To(MatchError(broken))
 			r.Expect(testutil.CollectAndCount(r.s.metrics.duration)).To(BeNumerically(">=", 1))
 			r.Expect(r.chain()).To(Equal([]string{before.Name()}))
 			r.etcd.set(c.heals)
 			r.retries(func() error { return r.s.Healthy() })
-			r.Expect(ask()).To(Succeed())
+			r.Expect(ask(t.Context())).To(Succeed())
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,9 +31,9 @@ type session struct {
 	// events since then, which the store lacks, and the TTLs of their leases, in seconds.
 	events backup.DeltaBuffer
 	leases map[int64]int64
-	// unread: the record could not be read when it was last asked for, at asked, so that it may lack what the store has.
-	unread bool
-	asked  time.Time
+	// unread: the record could not be read at lastRead, so that it may lack what the store has.
+	unread   bool
+	lastRead time.Time
 	// When something is due, and when that was last checked.
 	fullDue, deltaDue, collectionDue, checked time.Time
 }
@@ -67,6 +68,7 @@ func (s *Snapshotter) session(ctx context.Context) error {
 
 // resume finds out where the store ends, and whether deltas can continue from there.
 func (n *session) resume(ctx context.Context) error {
+	now := n.config.Clock.Now()
 	list, err := n.config.Store.List(ctx)
 	if err != nil {
 		return err
@@ -76,19 +78,16 @@ func (n *session) resume(ctx context.Context) error {
 		return err
 	}
 	n.foundRestorable(list)
-	now := n.config.Clock.Now()
 	n.newest = backup.LastTaken(list, n.config.Store.Trust(), now)
 	usable, err := n.usable(list)
-	var lastFull time.Time
 	for _, snapshot := range list {
 		n.metrics.stored(snapshot)
 	}
-	for _, snapshot := range usable {
-		if snapshot.Kind == backup.Full {
-			lastFull = snapshot.Created
-		}
-	}
 	chain, broken := backup.Newest(usable)
+	var lastFull time.Time
+	if chain.Full != nil {
+		lastFull = chain.Full.Created
+	}
 	err = errors.Join(err, broken)
 	if err == nil {
 		err = n.checkRecord(ctx, chain)
@@ -102,7 +101,7 @@ func (n *session) resume(ctx context.Context) error {
 	reason := n.whyFullFirst(ctx, err, revision)
 	n.config.Log.Info("Taking snapshots", "revision", revision, "stored", n.stored, "nextFull", n.fullDue)
 	if reason == "" && n.stored == revision {
-		n.foundCurrent()
+		n.foundCurrent(now)
 	}
 	if reason != "" {
 		n.beginAnew(reason)
@@ -156,7 +155,7 @@ func (n *session) recordAgain(ctx context.Context) error {
 		return nil
 	}
 	record, err := n.config.Recorded(ctx)
-	n.unread, n.asked = err != nil, n.config.Clock.Now()
+	n.unread, n.lastRead = err != nil, n.config.Clock.Now()
 	if err != nil {
 		return nil
 	}
@@ -214,7 +213,7 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 			if n.look(n.config.Clock.Now(), n.config.Clock.Since(n.checked)) {
 				return nil, nil
 			}
-			if n.unread && n.config.Clock.Since(n.asked) >= retryPeriod {
+			if n.unread && n.config.Clock.Since(n.lastRead) >= retryPeriod {
 				if err := n.recordAgain(ctx); err != nil {
 					return nil, err
 				}
@@ -264,10 +263,12 @@ func (n *session) schedules(w want) {
 	_, _ = n.submit(w, true)
 }
 
-// removeExpired removes what retention no longer keeps. What a failure leaves is removed next time.
+// removeExpired removes what retention no longer keeps. No snapshot is taken while it does, so it takes no longer than one may. What it leaves is removed next time.
 func (n *session) removeExpired(ctx context.Context) {
 	n.keeping.Lock()
 	defer n.keeping.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, n.config.Timeout)
+	defer cancel()
 	now := n.config.Clock.Now()
 	list, err := n.config.Store.List(ctx)
 	if err != nil {
@@ -276,7 +277,7 @@ func (n *session) removeExpired(ctx context.Context) {
 	}
 	retention := n.config.Retention
 	retention.Due = n.schedule.next
-	trust, gone := n.config.Store.Trust(), map[string]bool{}
+	trust := n.config.Store.Trust()
 	if trust != backup.TrustAll {
 		n.supersede(list, now)
 	}
@@ -288,40 +289,26 @@ func (n *session) removeExpired(ctx context.Context) {
 			return
 		}
 	}
-	n.remove(ctx, retention.ExpiredTrusted(list, trust, now), gone)
+	gone := n.remove(ctx, retention.ExpiredTrusted(list, trust, now), now)
 	n.foundRestorable(slices.DeleteFunc(list, func(s backup.Snapshot) bool { return gone[s.Name()] }))
 	if err := n.config.Store.Sweep(ctx, now.Add(-leftoverAge)); err != nil {
 		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads, and holds that have ended")
 	}
 }
 
-// remove removes expired snapshots, and notes which are gone. A bucket may lock objects: by age the younger ones, by a legal hold or an earlier lock
-// older ones. Others are removed nevertheless, and a store that locks many is not asked for each: stretches of doubling length are gone through from
-// both ends. What is between two locks is found once it is longer than all before it.
+// remove removes expired snapshots, the oldest first, and notes which are gone. A bucket may refuse any of them: by age the younger ones, by a legal hold or
+// an earlier lock older ones. The others are removed nevertheless, and what was refused is asked for again a day later.
 //
-// The order does not matter: no snapshot that stays needs one that has expired, and a store may refuse any of these.
-func (n *session) remove(ctx context.Context, expired []backup.Snapshot, gone map[string]bool) {
-	rest := backup.Sorted(expired)
-	for length := 2 * maxRefused; len(rest) > 0; length *= 2 {
-		stretch := rest[:min(length, len(rest))]
-		rest = rest[len(stretch):]
-		untried, err := n.removeInTurn(ctx, stretch, gone)
-		if err == nil {
-			slices.Reverse(untried)
-			_, err = n.removeInTurn(ctx, untried, gone)
+// The order does not matter: no snapshot that stays needs one that has expired.
+func (n *session) remove(ctx context.Context, expired []backup.Snapshot, now time.Time) (gone map[string]bool) {
+	maps.DeleteFunc(n.refused, func(_ string, at time.Time) bool { return now.Sub(at).Abs() >= refusedFor })
+	gone = map[string]bool{}
+	logged := false
+	for _, snapshot := range backup.Sorted(expired) {
+		name := snapshot.Name()
+		if _, refused := n.refused[name]; refused {
+			continue
 		}
-		if err != nil {
-			n.config.Log.Error(err, "Could not remove snapshots")
-			return
-		}
-	}
-}
-
-// removeInTurn removes snapshots until the store has refused to remove maxRefused in a row, and returns those that it has not tried. It fails if the
-// store does.
-func (n *session) removeInTurn(ctx context.Context, snapshots []backup.Snapshot, gone map[string]bool) (untried []backup.Snapshot, err error) {
-	refused := 0
-	for i, snapshot := range snapshots {
 		// The next leader may have been asked to keep it by now, and this agent may not know yet that it does not lead any more.
 		kept, err := n.config.Store.Kept(ctx, snapshot)
 		if err == nil && kept {
@@ -331,26 +318,25 @@ func (n *session) removeInTurn(ctx context.Context, snapshots []backup.Snapshot,
 			err = n.config.Store.Delete(ctx, snapshot)
 		}
 		n.metrics.removed(snapshot.Kind, err)
-		if err == nil {
-			n.config.Log.Info("Removed a snapshot", "snapshot", snapshot.Name())
-			gone[snapshot.Name()], refused = true, 0
-			continue
-		}
-		if !store.Refuses(err) {
-			return nil, fmt.Errorf("%s: %w", snapshot.Name(), err)
-		}
-		if refused++; refused == 1 {
-			n.config.Log.Error(err, "The store refuses to remove a snapshot; it may refuse the next ones, too", "snapshot", snapshot.Name())
-		}
-		if refused == maxRefused {
-			return snapshots[i+1:], nil
+		switch {
+		case err == nil:
+			n.config.Log.Info("Removed a snapshot", "snapshot", name)
+			gone[name] = true
+		case !store.Refuses(err):
+			n.config.Log.Error(err, "Could not remove a snapshot; the rest is tried with the next garbage collection", "snapshot", name)
+			return gone
+		default:
+			if !logged {
+				n.config.Log.Error(err, "The store refuses to remove a snapshot, and may refuse others: they are locked, or its credentials may not delete", "snapshot", name)
+			}
+			n.refused[name], logged = now, true
 		}
 	}
-	return nil, nil
+	return gone
 }
+
+// refusedFor is how long the store is not asked again to remove what it has refused to: each costs some requests.
+const refusedFor = 24 * time.Hour
 
 // leftoverAge is longer than any upload takes. Holds end at that age too.
 const leftoverAge = backup.HoldFor
-
-// maxRefused is how many snapshots in a row a store may refuse to remove before others are tried.
-const maxRefused = 10

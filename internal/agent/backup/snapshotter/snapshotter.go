@@ -77,8 +77,10 @@ type Snapshotter struct {
 	// is for has been removed.
 	keeping sync.Mutex
 
-	// renewed: a full snapshot was taken since the start, so that FullFirst does not matter. Only Run's goroutine uses it.
+	// Only Run's goroutine uses these. renewed: a full snapshot was taken since the start, so that FullFirst does not matter. refused are the
+	// expired snapshots that the store has refused to remove, and when.
 	renewed bool
+	refused map[string]time.Time
 }
 
 // want is what can be requested.
@@ -92,9 +94,11 @@ type request struct {
 	want
 	// scheduled: it is due by schedule, period or limit, whether or not callers wait for it.
 	scheduled bool
-	done      chan struct{}
-	snapshot  *backup.Snapshot // nil for a delta without changes
-	err       error
+	// begun is when the snapshot began to be taken.
+	begun    time.Time
+	done     chan struct{}
+	snapshot *backup.Snapshot // nil for a delta without changes
+	err      error
 }
 
 // New makes a Snapshotter.
@@ -110,7 +114,7 @@ func New(config Config) (*Snapshotter, error) {
 	config.DeltaLimit = min(config.DeltaLimit, backup.MaxDelta/2)
 	return &Snapshotter{
 		config: config, schedule: s, metrics: NewMetrics(config.Metrics),
-		pending: map[want]*request{}, wake: make(chan struct{}, 1), asked: map[backup.Kind]time.Time{},
+		pending: map[want]*request{}, wake: make(chan struct{}, 1), asked: map[backup.Kind]time.Time{}, refused: map[string]time.Time{},
 	}, nil
 }
 
@@ -186,11 +190,11 @@ func (s *Snapshotter) Current() time.Time {
 	return s.current
 }
 
-// foundCurrent notes that the store has everything that was written until now.
-func (s *Snapshotter) foundCurrent() {
+// foundCurrent notes that the store has everything that was written until a time.
+func (s *Snapshotter) foundCurrent(until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current = s.config.Clock.Now()
+	s.current = until
 }
 
 // Restorable returns the states that can be restored from the store, as it was last listed: at the start, after each full snapshot and
@@ -243,7 +247,7 @@ func (s *Snapshotter) submit(w want, scheduled bool) (*request, error) {
 	return r, nil
 }
 
-// next removes and returns the first request that is not delayed by MinInterval; nil if there is none.
+// next removes and returns the first request that is not delayed by MinInterval, to begin now; nil if there is none.
 func (s *Snapshotter) next(now time.Time) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,6 +257,7 @@ func (s *Snapshotter) next(now time.Time) *request {
 	}
 	r := s.queue[i]
 	s.queue = slices.Delete(s.queue, i, i+1)
+	r.begun = now
 	return r
 }
 
@@ -274,7 +279,7 @@ func (s *Snapshotter) finish(r *request, snapshot *backup.Snapshot, err error) {
 	delete(s.pending, r.want)
 	s.failure = err
 	if err == nil {
-		s.current = s.config.Clock.Now()
+		s.current = r.begun
 	}
 	close(r.done)
 }

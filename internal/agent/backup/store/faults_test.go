@@ -34,6 +34,8 @@ type bucketServer struct {
 	objects map[string][]byte
 	// requests so far; the one with the number refuse is refused.
 	requests, refuse int
+	// locks reports whether the object with a key must not be removed; nil for none.
+	locks func(key string) bool
 }
 
 func newBucketServer(t *testing.T) *bucketServer {
@@ -51,7 +53,7 @@ func (b *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	data, ok := b.objects[key]
 	b.requests++
 	switch {
-	case b.requests == b.refuse:
+	case b.requests == b.refuse, r.Method == http.MethodDelete && b.locks != nil && b.locks(key):
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = io.WriteString(w, "<Error><Code>AccessDenied</Code></Error>")
 	case r.Method == http.MethodGet && r.URL.Query().Has("list-type"):
@@ -174,6 +176,39 @@ func TestDeleteLeavesNothingOfASnapshot(t *testing.T) {
 	g.Expect(err).To(HaveOccurred(), "it is closed")
 }
 
+// The name of an uncompressed snapshot begins that of a compressed one, which keeps its signature.
+func TestDeleteLeavesTheSignaturesOfOthers(t *testing.T) {
+	g := NewWithT(t)
+	s := inMemory(memblob.OpenBucket(nil), "a/b", signaturetest.Keys(t))
+	plain, compressed := full(1), full(1)
+	compressed.Compression = backup.Gzip
+	for _, snapshot := range []backup.Snapshot{plain, compressed} {
+		_, err := s.Write(t.Context(), snapshot, content)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(s.Delete(t.Context(), plain)).To(Succeed())
+	g.Expect(s.Trusted(t.Context(), time.Time{})).To(HaveExactElements(HaveField("Compression", backup.Gzip)))
+}
+
+// A bucket that locks a leftover does not keep a hold from ending.
+func TestHoldsEndBesideALockedLeftover(t *testing.T) {
+	g := NewWithT(t)
+	b := newBucketServer(t)
+	config := b.config(t)
+	config.SigningKeys = signaturetest.Keys(t)
+	s := opened(t, config)
+	for _, revision := range []int64{1, 2} {
+		_, err := s.Write(t.Context(), full(revision), content)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	_, err := s.Hold(t.Context(), full(1).Name(), 0, full(1).Created)
+	g.Expect(err).NotTo(HaveOccurred())
+	delete(b.objects, "a/b/v2/"+full(2).Name()) // its signature is a leftover
+	b.locks = func(key string) bool { return strings.Contains(key, "/signatures/") }
+	g.Expect(s.Sweep(t.Context(), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))).To(MatchError(ContainSubstring("403")))
+	g.Expect(s.List(t.Context())).To(HaveExactElements(HaveField("Kept", false)))
+}
+
 // A hold ends with its time, and is removed then; what was marked as kept stays, and so does what is no hold.
 func TestHoldsEnd(t *testing.T) {
 	g := NewWithT(t)
@@ -198,6 +233,9 @@ func TestHoldsEnd(t *testing.T) {
 	}
 	g.Expect(s.Sweep(t.Context(), noon)).To(Succeed())
 	g.Expect(os.ReadDir(folder)).To(HaveLen(5), "none was before noon")
+	left := filepath.Join(folder, unfinished+"1")
+	g.Expect(os.WriteFile(left, nil, 0o600)).To(Succeed(), "a process that died while it wrote")
+	g.Expect(os.Chtimes(left, noon, noon)).To(Succeed())
 	g.Expect(s.Sweep(t.Context(), noon.Add(2*time.Hour))).To(Succeed())
 	g.Expect(os.ReadDir(folder)).To(HaveLen(3))
 	g.Expect(kept()).To(Equal([]bool{true, false, true}))

@@ -37,7 +37,7 @@ func (s *Store) Keep(ctx context.Context, name string) (backup.Snapshot, error) 
 	}
 	i := slices.IndexFunc(list, func(s backup.Snapshot) bool { return s.Name() == name })
 	if i < 0 {
-		return backup.Snapshot{}, fmt.Errorf("%s has no such snapshot, so it is not marked as kept", s)
+		return backup.Snapshot{}, fmt.Errorf("%s has no snapshot %s, so it is not marked as kept", s, name)
 	}
 	if err := s.objects.writeSmall(ctx, path.Join(s.keptFolder(), keptPrefix+name), "text/plain", []byte(name+"\n")); err != nil {
 		return backup.Snapshot{}, fmt.Errorf("marking snapshot %s as kept: %w", name, err)
@@ -130,18 +130,4 @@ func holdOf(name string) (backup.Hold, bool) {
 	}
 	hold, err := backup.ParseHold(text)
 	return hold, err == nil
-}
-
-// sweepHolds removes the holds that were made before a time.
-func (s *Store) sweepHolds(ctx context.Context, before time.Time) error {
-	var keys []string
-	err := s.objects.in(ctx, s.keptFolder(), func(name string, o *blob.ListObject) {
-		if hold, ok := holdOf(name); ok && hold.Since.Before(before) {
-			keys = append(keys, o.Key)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	return s.objects.remove(ctx, keys)
 }

@@ -33,7 +33,7 @@ func TestKeep(t *testing.T) {
 	s, dir := local(t)
 	first, second := database(g, t, s, full(1)), database(g, t, s, full(2))
 	_, err := s.Keep(t.Context(), full(3).Name())
-	g.Expect(err).To(MatchError(ContainSubstring("has no such snapshot, so it is not marked as kept")))
+	g.Expect(err).To(MatchError(HaveSuffix("has no snapshot %s, so it is not marked as kept", full(3).Name())))
 	for _, snapshot := range []backup.Snapshot{first, second} {
 		kept, err := s.Keep(t.Context(), snapshot.Name())
 		g.Expect(err).NotTo(HaveOccurred())

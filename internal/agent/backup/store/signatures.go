@@ -13,7 +13,6 @@ import (
 	"path"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature"
@@ -217,26 +216,14 @@ func (s *signatures) sign(ctx context.Context, snapshot backup.Snapshot, size in
 	return statement.Proof(), nil
 }
 
-// of returns the keys of all signatures of a snapshot.
+// of returns the keys of all signatures of a snapshot. The name of another snapshot may begin with that of this one.
 func (s *signatures) of(ctx context.Context, snapshot backup.Snapshot) (keys []string, err error) {
-	err = s.objects.each(ctx, s.key(signature.NamesOf(snapshot.Name())), func(o *blob.ListObject) { keys = append(keys, o.Key) })
-	return keys, err
-}
-
-// sweep removes signatures, and leftovers of writing them, that are older than a time and belong to no object that is present:
-// those of interrupted uploads, and of objects that were removed without them.
-func (s *signatures) sweep(ctx context.Context, present map[string]bool, before time.Time) error {
-	var keys []string
-	err := s.objects.in(ctx, s.folder(), func(name string, o *blob.ListObject) {
-		r, err := signature.ParseName(name)
-		if (err == nil && !present[r.Name] || strings.HasPrefix(name, unfinished)) && o.ModTime.Before(before) {
+	err = s.objects.each(ctx, s.key(signature.NamesOf(snapshot.Name())), func(o *blob.ListObject) {
+		if r, err := signature.ParseName(path.Base(o.Key)); err == nil && r.Name == snapshot.Name() {
 			keys = append(keys, o.Key)
 		}
 	})
-	if err != nil {
-		return err
-	}
-	return s.objects.remove(ctx, keys)
+	return keys, err
 }
 
 // folder of the signatures.

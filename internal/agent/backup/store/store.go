@@ -9,6 +9,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/encryption"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature"
 	"github.com/spf13/pflag"
 	"gocloud.dev/blob"
 )
@@ -197,24 +199,37 @@ func (s *Store) Delete(ctx context.Context, snapshot backup.Snapshot) error {
 }
 
 // Sweep removes what is older than a time: holds, and leftovers of interrupted uploads, which are signatures, and unfinished files in a
-// folder. Buckets hide unfinished uploads, and remove them by their own rules.
+// folder. Buckets hide unfinished uploads, and remove them by their own rules. What the store refuses to remove does not keep the rest.
 func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 	present := map[string]bool{}
-	var leftovers []string
-	err := s.objects.in(ctx, s.folder(), func(name string, o *blob.ListObject) {
-		present[name] = true
-		if s.objects.isLocal() && strings.HasPrefix(path.Base(name), unfinished) && o.ModTime.Before(before) {
-			leftovers = append(leftovers, o.Key)
+	var keys []string
+	for _, of := range []struct {
+		folder string
+		isOld  func(name string, o *blob.ListObject) bool
+	}{
+		{s.folder(), func(name string, _ *blob.ListObject) bool { present[name] = true; return false }},
+		{s.signatures.folder(), func(name string, o *blob.ListObject) bool {
+			r, err := signature.ParseName(name)
+			return err == nil && !present[r.Name] && o.ModTime.Before(before)
+		}},
+		{s.keptFolder(), func(name string, _ *blob.ListObject) bool {
+			hold, ok := holdOf(name)
+			return ok && hold.Since.Before(before)
+		}},
+	} {
+		err := s.objects.in(ctx, of.folder, func(name string, o *blob.ListObject) {
+			isUnfinished := s.objects.isLocal() && strings.HasPrefix(path.Base(name), unfinished)
+			if of.isOld(name, o) || isUnfinished && o.ModTime.Before(before) {
+				keys = append(keys, o.Key)
+			}
+		})
+		if err != nil {
+			return err // without it, signatures of what is present would be leftovers
 		}
-	})
-	if err != nil {
-		return err
 	}
-	if err := s.signatures.sweep(ctx, present, before); err != nil {
-		return err
+	var errs []error
+	for _, key := range keys {
+		errs = append(errs, s.objects.remove(ctx, []string{key}))
 	}
-	if err := s.sweepHolds(ctx, before); err != nil {
-		return err
-	}
-	return s.objects.remove(ctx, leftovers)
+	return errors.Join(errs...)
 }

@@ -63,16 +63,21 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 		counter.hash = sha256.New()
 	}
 	err = s.pour(counter, file, write)
-	if err == nil {
-		snapshot.Proof, err = s.prepared(ctx, snapshot, counter)
+	switch {
+	case err != nil:
+	case s.Signed():
+		snapshot.Proof, err = s.signatures.sign(ctx, snapshot, counter.n, counter.hash)
+	default:
+		snapshot.Proof = nil
 	}
-	if err != nil {
+	if err == nil {
+		err = s.finish(object, file, snapshot)
+	} else {
 		cancel()
 		// The error of a canceled writer is meaningless.
 		_ = object.Close()
-		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), s.objects.refused(err))
 	}
-	if err := s.finish(object, file, snapshot); err != nil {
+	if err != nil {
 		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), s.objects.refused(err))
 	}
 	snapshot.Prefix, snapshot.Size = s.folder(), counter.n
@@ -91,14 +96,6 @@ func (s *Store) encrypting(snapshot backup.Snapshot, write func(io.Writer) error
 		}
 		return w.Close()
 	}
-}
-
-// prepared signs an object whose content is complete; its proof is nil where snapshots are not signed.
-func (s *Store) prepared(ctx context.Context, snapshot backup.Snapshot, content *counter) (*backup.Proof, error) {
-	if content.hash == nil {
-		return nil, nil
-	}
-	return s.signatures.sign(ctx, snapshot, content.n, content.hash)
 }
 
 // pour writes the content of an object; file is nil for a bucket.
