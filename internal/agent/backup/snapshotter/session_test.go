@@ -61,7 +61,7 @@ func TestLook(t *testing.T) {
 			kinds = append(kinds, "collection")
 		}
 		for r := s.next(now); r != nil; r = s.next(now) {
-			s.finish(r, nil, nil)
+			s.finish(r, now, nil, nil)
 			kinds = append(kinds, string(r.kind))
 		}
 		return kinds
@@ -74,7 +74,7 @@ func TestLook(t *testing.T) {
 	g.Expect(asked(start.Add(time.Second))).To(BeEmpty())
 	g.Expect(s.Current().IsZero()).To(BeTrue())
 	g.Expect(asked(start.Add(10*time.Minute))).To(Equal([]string{"Incr"}), "etcd is asked whether nothing has changed")
-	g.Expect(s.Current()).To(Equal(start), "the store was found to be up to date")
+	g.Expect(s.Current()).To(Equal(start.Add(10*time.Minute)), "the store was found to be up to date")
 	g.Expect(required(backup.Delta)).To(BeZero(), "a delta of nothing is not required")
 	g.Expect(n.events.Add(event(5))).To(Succeed())
 	g.Expect(asked(start.Add(19 * time.Minute))).To(BeEmpty())
@@ -125,7 +125,7 @@ func TestTheIntervalOfRequests(t *testing.T) {
 	}
 	taken := func() (kinds []want) {
 		for r := s.next(now.Now()); r != nil; r = s.next(now.Now()) {
-			s.finish(r, &backup.Snapshot{}, nil)
+			s.finish(r, now.Now(), &backup.Snapshot{}, nil)
 			kinds = append(kinds, r.want)
 		}
 		return kinds
@@ -155,7 +155,7 @@ func TestTheIntervalOfRequests(t *testing.T) {
 	ask(full, false)
 	now.Step(2 * time.Minute)
 	failed := s.next(now.Now())
-	s.finish(failed, nil, errors.New("no store"))
+	s.finish(failed, now.Now(), nil, errors.New("no store"))
 	ask(full, false)
 	g.Expect(taken()).To(Equal([]want{full}), "one that failed is asked for again at once")
 	waits := ask(full, false)

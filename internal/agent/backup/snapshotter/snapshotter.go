@@ -194,7 +194,8 @@ func (s *Snapshotter) foundCurrent() {
 }
 
 // Restorable returns the states that can be restored from the store, as it was last listed: at the start, after each full snapshot and
-// after each garbage collection. Since then, deltas may have extended the last one.
+// after each garbage collection. Since then, deltas may have extended the last one. None begins with a full snapshot that this agent could not
+// decrypt then.
 func (s *Snapshotter) Restorable() []backup.Interval {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,9 +203,9 @@ func (s *Snapshotter) Restorable() []backup.Interval {
 }
 
 // foundRestorable notes what a store with some snapshots leads to.
-func (s *Snapshotter) foundRestorable(list []backup.Snapshot) {
+func (s *Snapshotter) foundRestorable(ctx context.Context, list []backup.Snapshot) {
 	trusted, _ := backup.Trusted(list, s.config.Store.Trust(), time.Time{})
-	intervals := backup.Restorable(trusted)
+	intervals := backup.Restorable(s.unlocked(ctx, trusted))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restorable = intervals
@@ -263,8 +264,8 @@ func (s *Snapshotter) tooSoon(kind backup.Kind, now time.Time) bool {
 	return since >= 0 && since < s.config.MinInterval
 }
 
-// finish completes a request.
-func (s *Snapshotter) finish(r *request, snapshot *backup.Snapshot, err error) {
+// finish completes a request that began at a time, until when the store has everything if it succeeded.
+func (s *Snapshotter) finish(r *request, began time.Time, snapshot *backup.Snapshot, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.snapshot, r.err = snapshot, err
@@ -274,7 +275,7 @@ func (s *Snapshotter) finish(r *request, snapshot *backup.Snapshot, err error) {
 	delete(s.pending, r.want)
 	s.failure = err
 	if err == nil {
-		s.current = s.config.Clock.Now()
+		s.current = began
 	}
 	close(r.done)
 }
