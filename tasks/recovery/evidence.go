@@ -103,7 +103,7 @@ func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (Backup
 		return Backup{}, nil
 	}
 	return Backup{
-		Revision: full.Newer(delta).Revision, Highest: max(full.Revision, delta.Revision),
+		Revision: full.Continued(delta).Revision, Highest: max(full.Revision, delta.Revision),
 		Says: fmt.Sprintf("a full snapshot at revision %d of %s, and the deltas since", full.Revision, full.Created.Format(time.RFC3339)),
 	}, nil
 }
