@@ -170,14 +170,20 @@ func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, line *
 }
 
 // adopt makes the Etcd an owner of the task, so that the task is deleted with it. The arrival is written first: this write changes the
-// resourceVersion by which tasks are ordered.
+// resourceVersion by which tasks are ordered. The patch has the whole list of owners, so it begins with that of the API server: the cache keeps a
+// few of many.
 func (r *Reconciler) adopt(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
 	if err := r.writeNow(ctx, cached, t); err != nil {
 		return err
 	}
-	patch := client.MergeFromWithOptions(t.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	t.OwnerReferences = append(t.OwnerReferences, etcdtasks.Owner(etcd))
-	if err := r.Client.Patch(ctx, t, patch); err != nil {
+	live := &v1alpha1.EtcdOperatorTask{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(t), live); err != nil {
+		return fmt.Errorf("reading the owners of task %s: %w", t.Name, err)
+	}
+	live.ResourceVersion = t.ResourceVersion
+	patch := client.MergeFromWithOptions(live.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	live.OwnerReferences = append(live.OwnerReferences, etcdtasks.Owner(etcd))
+	if err := r.Client.Patch(ctx, live, patch); err != nil {
 		return fmt.Errorf("making Etcd %s an owner of task %s: %w", etcd.Name, t.Name, err)
 	}
 	return nil

@@ -7,10 +7,12 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // What can be known on arrival is said on arrival, also to a task that would have to wait.
@@ -124,6 +127,36 @@ func TestAdoption(t *testing.T) {
 	e.pass(firstPause)
 	e.Expect(e.look()).To(Equal(2*firstPause), "nor does it run before it is")
 	e.Expect(e.state("a")).To(Equal(pending))
+}
+
+// An adoption keeps all owners of a task, of which the cache has a few, and is refused for another task than the one that was judged.
+func TestAdoptionKeepsTheOwners(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", pending, func(task *v1alpha1.EtcdOperatorTask) {
+		task.OwnerReferences = nil
+		for i := range 20 {
+			task.OwnerReferences = append(task.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: types.UID(fmt.Sprint(i))})
+		}
+	})
+	all := s.get(t, "a").OwnerReferences
+	e := newEngine(t, s)
+	changed := false
+	e.Client = interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		err := c.List(ctx, list, options...)
+		if tasks, ok := list.(*v1alpha1.EtcdOperatorTaskList); ok && len(tasks.Items) == 1 {
+			tasks.Items[0].OwnerReferences = tasks.Items[0].OwnerReferences[:8]
+			if !changed {
+				s.change(t, "a", func(task *v1alpha1.EtcdOperatorTask) { task.Labels = map[string]string{"a": "b"} })
+			}
+			changed = true
+		}
+		return err
+	}})
+	e.look()
+	e.Expect(s.get(t, "a").OwnerReferences).To(Equal(all), "it has changed since it was read")
+	e.look()
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: mainKey.Name, UID: "etcd"}}
+	e.Expect(s.get(t, "a").OwnerReferences).To(Equal(append(all, etcdtasks.Owner(etcd))))
 }
 
 // A task that is being deleted, and that a finalizer keeps, neither runs nor delays another task.

@@ -123,7 +123,7 @@ func RecordArgs(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd) ([
 		if err != nil {
 			return nil, fmt.Errorf("reading lease %s: %w", key, err)
 		}
-		record = record.Newer(r)
+		record = record.Continued(r)
 	}
 	if record == (backup.Record{}) {
 		return nil, nil

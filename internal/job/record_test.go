@@ -18,7 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// The record is the snapshot that was taken last, whatever its revision.
+// The record is the snapshot that was taken last, whatever the revision of a full one. A delta continues a full one: etcd-druid renews its Lease
+// without one.
 func TestRecordArgs(t *testing.T) {
 	g := NewWithT(t)
 	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -35,6 +36,8 @@ func TestRecordArgs(t *testing.T) {
 	g.Expect(RecordArgs(t.Context(), live(), etcd)).To(BeEmpty())
 	both := live(lease("main-full-snap", "100", noon.Add(time.Hour)), lease("main-delta-snap", "200", noon))
 	g.Expect(RecordArgs(t.Context(), both, etcd)).To(Equal([]string{"--recorded-revision=100", "--recorded-created=2026-07-01T13:00:00Z"}))
+	renewed := live(lease("main-full-snap", "300", noon), lease("main-delta-snap", "200", noon.Add(time.Hour)))
+	g.Expect(RecordArgs(t.Context(), renewed, etcd)).To(Equal([]string{"--recorded-revision=300", "--recorded-created=2026-07-01T12:00:00Z"}))
 	_, err := RecordArgs(t.Context(), live(lease("main-full-snap", "x", noon)), etcd)
 	g.Expect(err).To(MatchError(ContainSubstring("lease ns/main-full-snap")))
 }

@@ -211,8 +211,8 @@ func boundedOwners(all []metav1.OwnerReference) []metav1.OwnerReference {
 	return kept
 }
 
-// ownersOfTask returns the owners of a task, and a few of many: first those called like its Etcd, the last one before others. The operator adds
-// the Etcd at the end, by a patch of the whole list: what is left out is no owner afterwards.
+// ownersOfTask returns the owners of a task, and a few of many: first those called like its Etcd, the last one before others: the operator adds
+// the Etcd at the end.
 func ownersOfTask(all []metav1.OwnerReference, etcd string) []metav1.OwnerReference {
 	isLong := func(o metav1.OwnerReference) bool { return o.Size() > maxValue }
 	if len(all) <= maxNames && !slices.ContainsFunc(all, isLong) {

@@ -112,7 +112,7 @@ func backupOf(leases observe.SnapshotLeases) Backup {
 		return Backup{}
 	}
 	return Backup{
-		Revision: full.Newer(delta).Revision, Highest: max(full.Revision, delta.Revision),
+		Revision: full.Continued(delta).Revision, Highest: max(full.Revision, delta.Revision),
 		Says: fmt.Sprintf("a full snapshot at revision %d of %s, and the deltas since", full.Revision, full.Created.Format(time.RFC3339)),
 	}
 }

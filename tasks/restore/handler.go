@@ -25,6 +25,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -82,7 +83,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	case err != nil:
 		return tasks.Verdict{}, err
 	case foreign != nil:
-		return tasks.Failed(v1alpha1.ErrForeignObject, "clients cannot be kept away: %s. Nothing was changed", foreign), nil
+		return tasks.Failed(v1alpha1.ErrForeignObject, notOwn+nothingChanged, foreign), nil
 	}
 	return verdict(in, decide(in, h.Clock.Now()), h.Clock.Now()), nil
 }
@@ -106,7 +107,7 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 	}
 	switch recorded.Phase {
 	case v1alpha1.RecoveryFencing:
-		in.Fenced, foreign, err = h.fenced(ctx, task)
+		in.Fenced, foreign, err = h.fenced(ctx, task.Object.UID, etcd)
 	case v1alpha1.RecoverySurveying:
 		if in.Volumes, err = h.volumes().Look(ctx, task.Task, s); err != nil {
 			return in, nil, err
@@ -137,14 +138,14 @@ func (h *Handler) call(task *v1alpha1.EtcdOperatorTask, seen *cluster.Snapshot) 
 	return nil, present.since
 }
 
-// fenced reports whether the client Service selects no member because of a task.
-func (h *Handler) fenced(ctx context.Context, task tasks.Typed[Config]) (bool, *ownership.Foreign, error) {
-	service, err := lookup.Get[corev1.Service](ctx, h.Live, "Service", client.ObjectKey{Namespace: task.Etcd.Namespace, Name: task.Etcd.ClientServiceName()})
+// fenced reports whether the client Service selects no member because of a task, and what makes the Service foreign.
+func (h *Handler) fenced(ctx context.Context, by types.UID, etcd *v1alpha1.Etcd) (bool, *ownership.Foreign, error) {
+	service, err := lookup.Get[corev1.Service](ctx, h.Live, "Service", client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClientServiceName()})
 	if err != nil || service == nil {
 		// Without the Service, clients cannot reach the members, but the Etcd controller creates it again, perhaps without the fence.
 		return false, nil, coded.Error(v1alpha1.ErrObserve, err)
 	}
-	return service.Spec.Selector[v1alpha1.LabelFencedBy] == string(task.Object.UID), ownership.Of(task.Etcd, "Service", service), nil
+	return service.Spec.Selector[v1alpha1.LabelFencedBy] == string(by), ownership.Of(etcd, "Service", service), nil
 }
 
 // leased returns the highest revision that the snapshot Leases record.

@@ -250,6 +250,33 @@ func TestExecute(t *testing.T) {
 	g.Expect(api.Update(t.Context(), service)).To(Succeed())
 	v = phase(at(fencing))
 	g.Expect(v.Code).To(Equal(v1alpha1.ErrForeignObject), v.Message)
+	g.Expect(v.Message).To(MatchRegexp("^Service ns/main-client has the labels of this Etcd and no controller: .*Nothing was changed$"))
+}
+
+// A foreign client Service keeps the members from being stopped, fenced or not: a Restore is rejected before it takes anything, with the owner.
+func TestAForeignClientService(t *testing.T) {
+	for name, config := range map[string]Config{
+		"confirmed":      {To: &Target{Revision: 40}, Confirm: digest[:32] + "@90"},
+		"clients stay":   {To: &Target{Revision: 40}, Confirm: digest[:32] + "@90", KeepService: true},
+		"undo":           {Undo: "r1"},
+		"only a preview": {To: &Target{Revision: 40}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := newEtcd(func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "r2", TaskUID: "r1-uid"} })
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-client"}}
+			service.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Shop", Name: "front", UID: "shop", Controller: ptr.To(true)}}
+			v, err := handlerOf(apitest.API(etcd, service, earlier()), at(saving).Snapshot).Admit(t.Context(), taskOf(etcd, config, nil))
+			g.Expect(err).NotTo(HaveOccurred())
+			if !config.replaces() {
+				g.Expect(v.Outcome).To(Equal(tasks.Continue), v.Message)
+				return
+			}
+			g.Expect(v.Outcome).To(Equal(tasks.Reject), v.Message)
+			g.Expect(v.Code).To(Equal(v1alpha1.ErrForeignObject))
+			g.Expect(v.Message).To(HavePrefix("Service ns/main-client is controlled by Shop front (UID shop): give the Etcd another name, or delete the Service if it is unused. "))
+		})
+	}
 }
 
 // A task whose Etcd is gone is cleaned up after without one.

@@ -157,10 +157,12 @@ type Record struct {
 	Accepted int64
 }
 
-// Newer returns the later of two records.
-func (r Record) Newer(other Record) Record {
-	if other.Created.After(r.Created) || other.Created.Equal(r.Created) && other.Revision > r.Revision {
-		return other
+// Continued returns the record of the last snapshot, given that of the last full one and that of the last delta: the delta if it continues the full
+// snapshot. A delta that was taken before it does not, nor does one that ends before it: etcd-backup-restore renews the Lease of deltas also without
+// a new one.
+func (r Record) Continued(by Record) Record {
+	if by.Revision > r.Revision && !by.Created.Before(r.Created) {
+		return by
 	}
 	return r
 }

@@ -40,16 +40,26 @@ func TestErrorsNameWhatIsMissing(t *testing.T) {
 	g.Expect(Gzip.Valid()).To(BeTrue())
 }
 
-// Of two records, the one taken later counts, and of the same time, the one that reaches further.
-func TestNewerRecord(t *testing.T) {
+// A delta counts if it continues the full snapshot: it was taken no earlier, and reaches further.
+func TestContinuedRecord(t *testing.T) {
 	g := NewWithT(t)
 	at := func(revision int64, after time.Duration) Record {
 		return Record{Revision: revision, Created: noon.Add(after)}
 	}
-	for _, c := range [][3]Record{
-		{at(5, 0), at(6, 0), at(6, 0)}, {at(6, 0), at(5, 0), at(6, 0)}, {at(6, 0), at(5, time.Second), at(5, time.Second)}, {at(5, time.Second), at(6, 0), at(5, time.Second)},
+	for name, c := range map[string]struct {
+		full, delta, want Record
+	}{
+		"a delta of the same second":      {at(5, 0), at(6, 0), at(6, 0)},
+		"a later delta":                   {at(5, 0), at(6, time.Hour), at(6, time.Hour)},
+		"a delta before the full one":     {at(5, time.Hour), at(5, 0), at(5, time.Hour)},
+		"one before a state was restored": {at(5, time.Hour), at(6, 0), at(5, time.Hour)},
+		"a Lease that is renewed without": {at(6, 0), at(5, time.Hour), at(6, 0)},
+		"and of the same revision":        {at(6, 0), at(6, time.Hour), at(6, 0)},
+		"no full one":                     {Record{}, at(6, 0), at(6, 0)},
+		"no delta ever":                   {at(6, 0), at(0, time.Hour), at(6, 0)},
+		"nothing at all":                  {Record{}, at(0, time.Hour), Record{}},
 	} {
-		g.Expect(c[0].Newer(c[1])).To(Equal(c[2]))
+		g.Expect(c.full.Continued(c.delta)).To(Equal(c.want), name)
 	}
 	_, err := ParseRecord("12x", noon)
 	g.Expect(err).To(MatchError(ContainSubstring("its holder is not the revision of a snapshot")))

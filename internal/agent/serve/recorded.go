@@ -18,7 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Recorded returns a function that reads the newest snapshot that leases record, and where a person lets the store end nevertheless.
+// Recorded returns a function that reads the newest snapshot that leases record, first that of full snapshots and then that of deltas, and where a
+// person lets the store end nevertheless.
 func Recorded(config *rest.Config, namespace string, names ...string) (func(context.Context) (backup.Record, error), error) {
 	client, err := coordinationclient.NewForConfig(config)
 	if err != nil {
@@ -40,7 +41,7 @@ func Recorded(config *rest.Config, namespace string, names ...string) (func(cont
 			if err != nil {
 				return backup.Record{}, fmt.Errorf("reading lease %s/%s: %w", namespace, name, err)
 			}
-			record = record.Newer(r)
+			record = record.Continued(r)
 			if n, err := strconv.ParseInt(lease.Annotations[v1alpha1.AnnotationAcceptRevision], 10, 64); err == nil {
 				accepted = n
 			}

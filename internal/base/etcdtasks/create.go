@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,6 +64,17 @@ func (c Creator) Create(ctx context.Context, etcd *v1alpha1.Etcd, t *v1alpha1.Et
 		}
 		t.Name = name + "-" + suffix(other.task.UID, n)
 	}
+}
+
+// CreateDue creates a task that is due as Create does, and says why in the log and in an event of the Etcd.
+func (c Creator) CreateDue(ctx context.Context, etcd *v1alpha1.Etcd, t *v1alpha1.EtcdOperatorTask, reason, why string) error {
+	created, err := c.Create(ctx, etcd, t)
+	if err != nil || !created {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("Created a task", logging.KeyTask, klog.KObj(t), "type", t.Spec.Type, "reason", why)
+	c.Recorder.Eventf(etcd, nil, corev1.EventTypeNormal, reason, "CreateTask", "Created task %s: %s", t.Name, why)
+	return nil
 }
 
 // foreignTask is a task that has the name of one to create.

@@ -15,20 +15,17 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Reconciler creates tasks that change members.
@@ -91,7 +88,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{RequeueAfter: pollInterval}, err
 		}
 	}
-	return ctrl.Result{}, r.create(ctx, etcd, task, why)
+	creator := etcdtasks.Creator{Client: r.Client, Live: r.Live, Recorder: r.Recorder}
+	return ctrl.Result{}, creator.CreateDue(ctx, etcd, task, v1alpha1.ReasonMembersChange, why)
 }
 
 // due returns why a task is due, according to the decision that the task will make; empty if none is.
@@ -113,14 +111,4 @@ func (r *Reconciler) due(ctx context.Context, reader client.Reader, etcd *v1alph
 		return "", nil
 	}
 	return d.Step.Reason, nil
-}
-
-func (r *Reconciler) create(ctx context.Context, etcd *v1alpha1.Etcd, task *v1alpha1.EtcdOperatorTask, why string) error {
-	created, err := etcdtasks.Creator{Client: r.Client, Live: r.Live, Recorder: r.Recorder}.Create(ctx, etcd, task)
-	if err != nil || !created {
-		return err
-	}
-	log.FromContext(ctx).Info("Created membership task", logging.KeyTask, klog.KObj(task), "size", etcd.Spec.Replicas, "reason", why)
-	r.Recorder.Eventf(etcd, nil, corev1.EventTypeNormal, v1alpha1.ReasonMembersChange, "CreateTask", "Created task %s: %s", task.Name, why)
-	return nil
 }

@@ -13,15 +13,12 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -153,12 +150,5 @@ func (u due) task(etcd *v1alpha1.Etcd) *v1alpha1.EtcdOperatorTask {
 
 // create creates a due task. An existing one was created for the same cause.
 func (r *Reconciler) create(ctx context.Context, etcd *v1alpha1.Etcd, u due) error {
-	task := u.task(etcd)
-	created, err := etcdtasks.Creator{Client: r.Client, Live: r.Live, Recorder: r.Recorder}.Create(ctx, etcd, task)
-	if err != nil || !created {
-		return err
-	}
-	ctrl.LoggerFrom(ctx).Info("Created a task", logging.KeyTask, klog.KObj(task), "type", u.taskType, "reason", u.message)
-	r.Recorder.Eventf(etcd, nil, corev1.EventTypeNormal, u.reason, "CreateTask", "Created task %s: %s", task.Name, u.message)
-	return nil
+	return etcdtasks.Creator{Client: r.Client, Live: r.Live, Recorder: r.Recorder}.CreateDue(ctx, etcd, u.task(etcd), u.reason, u.message)
 }

@@ -186,8 +186,10 @@ func (s *session) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			// It is not known for what was just written.
 			in.Trusted, in.Loaded = s.lasting(connection, current)
 		}
-		var d pki.Decision
-		s.spend(func() { d = pki.Decide(spec, current, in) })
+		d, err := s.decide(ctx, spec, current, in)
+		if err != nil {
+			return err
+		}
 		if d.Step == nil {
 			s.conclude(spec, d, renew)
 			return nil
@@ -203,11 +205,21 @@ func (s *session) connection(ctx context.Context, connection v1alpha1.TLSConnect
 	return fmt.Errorf("the Secrets of Etcd %s/%s change all the time", s.Etcd.Namespace, s.Etcd.Name)
 }
 
+// decide decides on a connection. A step that is not confirmed is not taken: the rest of the decision says what there is to say without it.
+func (s *session) decide(ctx context.Context, spec pki.Spec, current pki.State, in pki.Input) (d pki.Decision, err error) {
+	s.spend(func() { d = pki.Decide(spec, current, in) })
+	if d.Step == nil {
+		return d, nil
+	}
+	confirmed, err := s.confirm(ctx, in, *d.Step)
+	if !confirmed {
+		d.Step = nil
+	}
+	return d, err
+}
+
 // carryOut writes the Secret of a step, and reports whether to proceed.
 func (s *session) carryOut(ctx context.Context, spec pki.Spec, in pki.Input, current pki.State, before secrets, step pki.Step) (proceed bool, err error) {
-	if proceed, err := s.confirm(ctx, in, step); err != nil || !proceed {
-		return false, err
-	}
 	var next pki.State
 	s.spend(func() { next, err = pki.Perform(spec, current, step, s.now) })
 	if err != nil {
@@ -226,8 +238,8 @@ func (s *session) carryOut(ctx context.Context, spec pki.Spec, in pki.Input, cur
 	return true, nil
 }
 
-// confirm queries the API server and the members again before a step that ends the trust in a certificate. An expired certificate is no
-// longer trusted anyway.
+// confirm queries the API server and the members again before a step that ends the trust in a certificate, and reports whether to take it. An
+// expired certificate is no longer trusted anyway.
 func (s *session) confirm(ctx context.Context, in pki.Input, step pki.Step) (bool, error) {
 	if step.Action != pki.Promote && step.Action != pki.Retire || step.Action == pki.Promote && in.Expired {
 		return true, nil

@@ -370,6 +370,38 @@ func TestARenewalDuringARenewal(t *testing.T) {
 	w.Expect(secret.Data).NotTo(HaveKey("next.crt"))
 }
 
+// So it is when the trust in the previous CA would end, and a live look at the members refuses that.
+func TestARenewalWhileTheRetirementIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.renewing()
+	w.trusting("both")
+	w.live = w.snapshot
+	w.forward(7 * 24 * time.Hour)
+	pass := func() {
+		for range 7 {
+			w.forward(time.Minute)
+			w.ensure()
+		}
+	}
+	pass()
+	secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: "ns", Name: "main-peer-ca-key"}
+	w.Expect(w.client.Get(t.Context(), key, secret)).To(Succeed())
+	until, err := time.Parse(time.RFC3339, secret.Annotations[v1alpha1.AnnotationTrustedUntil])
+	w.Expect(err).NotTo(HaveOccurred())
+	w.clock.SetTime(until)
+	w.live = clustertest.Healthy(3)
+	pass()
+
+	w.etcd.Annotations = map[string]string{v1alpha1.AnnotationOperation: v1alpha1.OperationRenewCA}
+	result := w.ensure()
+	w.Expect(result.RenewalBegun).To(BeTrue(), "the request does not stay")
+	w.Expect(result.Events).To(ConsistOf(And(
+		HaveField("Reason", v1alpha1.ReasonCARenewalIgnored),
+		HaveField("Note", ContainSubstring("Secret main-peer-ca-key: the previous CA is trusted until")),
+	)))
+	w.Expect(result.Remarks).To(ContainElement(ContainSubstring("The CA in Secret main-peer-ca-key is being renewed")))
+}
+
 // Secrets are not read while nothing is due.
 func TestSecretsAreReadSeldom(t *testing.T) {
 	w := newWorld(t)

@@ -127,6 +127,14 @@ func TestRestoreOfWhatIsBroken(t *testing.T) {
 			r.Expect(ok).To(BeTrue())
 			r.Expect(gap.After).To(BeEquivalentTo(2))
 		}},
+		"an event of a type that is not known": {begin: func(r *trial) func(*Config) {
+			r.put("a=1")
+			r.full()
+			r.put("a=2")
+			r.events[len(r.events)-1].EtcdEvent.Type = 9
+			r.delta()
+			return nil
+		}, fails: "event at revision 3 has an unknown type 9"},
 		"there is none": {begin: func(*trial) func(*Config) { return nil }, fails: backup.ErrNoFull.Error()},
 		"a full snapshot has less than its name says": {begin: func(r *trial) func(*Config) {
 			r.put("a=1")

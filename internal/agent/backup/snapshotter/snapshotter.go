@@ -198,7 +198,8 @@ func (s *Snapshotter) foundCurrent(until time.Time) {
 }
 
 // Restorable returns the states that can be restored from the store, as it was last listed: at the start, after each full snapshot and
-// after each garbage collection. Since then, deltas may have extended the last one.
+// after each garbage collection. Since then, deltas may have extended the last one. None begins with a full snapshot that this agent could not
+// decrypt then.
 func (s *Snapshotter) Restorable() []backup.Interval {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,9 +207,9 @@ func (s *Snapshotter) Restorable() []backup.Interval {
 }
 
 // foundRestorable notes what a store with some snapshots leads to.
-func (s *Snapshotter) foundRestorable(list []backup.Snapshot) {
+func (s *Snapshotter) foundRestorable(ctx context.Context, list []backup.Snapshot) {
 	trusted, _ := backup.Trusted(list, s.config.Store.Trust(), time.Time{})
-	intervals := backup.Restorable(trusted)
+	intervals := backup.Restorable(s.unlocked(ctx, trusted))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restorable = intervals
@@ -268,7 +269,7 @@ func (s *Snapshotter) tooSoon(kind backup.Kind, now time.Time) bool {
 	return since >= 0 && since < s.config.MinInterval
 }
 
-// finish completes a request.
+// finish completes a request. If it succeeded, the store has everything until it began.
 func (s *Snapshotter) finish(r *request, snapshot *backup.Snapshot, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
