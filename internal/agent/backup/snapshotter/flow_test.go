@@ -280,22 +280,31 @@ func TestAChainOfSnapshots(t *testing.T) {
 	}
 }
 
-// slow is an etcd whose snapshot takes ten minutes, while clients write.
-type slow struct {
+// uploading is an etcd whose snapshot takes ten minutes to read, while clients write.
+type uploading struct {
 	*kv
 	clock *testingclock.FakeClock
 }
 
-func (e slow) Snapshot(ctx context.Context) (io.ReadCloser, error) {
-	defer e.put("key", 0)
-	defer e.clock.Step(10 * time.Minute)
-	return e.kv.Snapshot(ctx)
+func (e uploading) Snapshot(ctx context.Context) (io.ReadCloser, error) {
+	database, err := e.kv.Snapshot(ctx)
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(database, e), database}, err
+}
+
+// Read comes at the end of the database.
+func (e uploading) Read([]byte) (int, error) {
+	e.clock.Step(10 * time.Minute)
+	e.put("key", 0)
+	return 0, io.EOF
 }
 
 // What is written while a snapshot is taken is not said to be in the store.
 func TestTheStoreIsCurrentAsOfTheBeginning(t *testing.T) {
 	r := newTrial(t, "")
-	r.config.Etcd = slow{r.etcd, r.clock}
+	r.config.Etcd = uploading{r.etcd, r.clock}
 	n := r.session()
 	r.takes(n, backup.Full)
 	r.Expect(r.clock.Now()).To(Equal(noon.Add(10 * time.Minute)))

@@ -61,7 +61,7 @@ func TestLook(t *testing.T) {
 			kinds = append(kinds, "collection")
 		}
 		for r := s.next(now); r != nil; r = s.next(now) {
-			s.finish(r, now, nil, nil)
+			s.finish(r, nil, nil)
 			kinds = append(kinds, string(r.kind))
 		}
 		return kinds
@@ -125,7 +125,7 @@ func TestTheIntervalOfRequests(t *testing.T) {
 	}
 	taken := func() (kinds []want) {
 		for r := s.next(now.Now()); r != nil; r = s.next(now.Now()) {
-			s.finish(r, now.Now(), &backup.Snapshot{}, nil)
+			s.finish(r, &backup.Snapshot{}, nil)
 			kinds = append(kinds, r.want)
 		}
 		return kinds
@@ -155,7 +155,7 @@ func TestTheIntervalOfRequests(t *testing.T) {
 	ask(full, false)
 	now.Step(2 * time.Minute)
 	failed := s.next(now.Now())
-	s.finish(failed, now.Now(), nil, errors.New("no store"))
+	s.finish(failed, nil, errors.New("no store"))
 	ask(full, false)
 	g.Expect(taken()).To(Equal([]want{full}), "one that failed is asked for again at once")
 	waits := ask(full, false)

@@ -66,7 +66,7 @@ func TestTheTimeOfASnapshot(t *testing.T) {
 			r.etcd.put("a", 0)
 			r.clock.Step(time.Hour)
 			began := r.clock.Now()
-			asked := &request{want: want{kind: backup.Delta}, done: make(chan struct{})}
+			asked := &request{want: want{kind: backup.Delta}, begun: began, done: make(chan struct{})}
 			r.Expect(n.perform(t.Context(), asked)).To(Succeed())
 			r.Expect(asked.snapshot.Created).To(Equal(began.Truncate(time.Second)))
 			r.Expect(r.s.Current()).To(Equal(began))
