@@ -48,11 +48,6 @@ func NewMemberLease(config *rest.Config, namespace, name string, lifetime time.D
 	return lease, nil
 }
 
-// NewLease makes the Lease of a name.
-func NewLease(config *rest.Config, namespace, name string, lifetime time.Duration) (Lease, error) {
-	return newLease(config, namespace, name, lifetime)
-}
-
 // NewSnapshotLease makes the Lease of a name that records snapshots.
 func NewSnapshotLease(config *rest.Config, namespace, name string) (SnapshotLease, error) {
 	return newLease(config, namespace, name, 0)

@@ -104,7 +104,7 @@ func TestRenewals(t *testing.T) {
 	g, at := NewWithT(t), time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	s, config := serving(t, map[string]coordinationv1.LeaseSpec{"main-0": {}, "full": {}})
 	lease := func(name string, lifetime time.Duration) Lease {
-		l, err := NewLease(config, "ns", name, lifetime)
+		l, err := newLease(config, "ns", name, lifetime)
 		g.Expect(err).NotTo(HaveOccurred())
 		return l
 	}

@@ -180,7 +180,7 @@ func TestClientsOfLeases(t *testing.T) {
 	_, err = Begins(bad, "ns", "full")
 	g.Expect(err).To(MatchError(ContainSubstring("making a client for leases: ")))
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
-	l, err := NewLease(config, "ns", "full", 0)
+	l, err := newLease(config, "ns", "full", 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(l.Annotate(t.Context(), "a", "b")).To(MatchError(ContainSubstring("patching lease full: ")))
 }
