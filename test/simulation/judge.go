@@ -107,6 +107,7 @@ func (j *judge) members() {
 			j.lost = w.Now()
 		}
 		j.quorate = j.quorate.now(false, w.Now())
+		j.attend() // none serves without a leader
 		return
 	}
 	j.quorate, j.list = j.quorate.now(true, w.Now()), list
@@ -114,14 +115,26 @@ func (j *judge) members() {
 	if j.leads.by != leader.Disk.Member {
 		j.leads = led{leader.Disk.Member, w.Now()}
 	}
-	for _, p := range list {
-		j.serving[p.ID] = j.serving[p.ID].now(j.serves(p.ID), w.Now())
-	}
+	j.attend()
 	j.cluster(leader)
 	if j.backups != nil {
 		j.highest = max(j.highest, leader.Disk.Revision())
 	}
 	j.consecutive(leader)
+}
+
+// attend notes which members of the newest list serve.
+func (j *judge) attend() {
+	for _, p := range j.list {
+		j.serving[p.ID] = j.serving[p.ID].now(j.serves(p.ID), j.world.Now())
+	}
+}
+
+// lately reports whether a member has served within sight, as an operator may have seen. One that served when the judge looked last has stopped since
+// then, if it does not serve.
+func (j *judge) lately(id uint64) bool {
+	s := j.serving[id]
+	return s.is || j.world.Now()-s.at < sight
 }
 
 // leader returns the member that leads with a quorum, with its member list; nil if there is none.
@@ -365,13 +378,11 @@ func (j *judge) removal(o *operator, r aimed) string {
 			continue
 		}
 		voters++
-		s := j.serving[p.ID]
-		// A removal that is late rests on what was seen when it was asked for.
-		switch recent := j.world.Now()-s.at < sight || s.at > r.asked-observation; {
+		switch {
 		case p.Name == name:
 			removes = is(p.ID) && !j.world.reportedDown(name, r.asked)
-		case is(p.ID) || !s.is && recent:
-			left++
+		case is(p.ID) || j.lately(p.ID) || j.serving[p.ID].at > r.asked-observation:
+			left++ // a removal that is late rests on what was seen when it was asked for
 		}
 	}
 	if removes && leader != nil && voters == 1 && j.relieved(r.asked) {

@@ -34,7 +34,7 @@ func (j *judge) changes(o *operator, c listChange) string {
 			continue
 		}
 		voters++
-		if s := j.serving[p.ID]; j.serves(p.ID) || !s.is && j.world.Now()-s.at < sight {
+		if j.serves(p.ID) || j.lately(p.ID) {
 			serving++
 		} else {
 			down = podOfURL(p.PeerURL)
