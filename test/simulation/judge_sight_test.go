@@ -101,10 +101,10 @@ func TestMembersThatHaveJustStoppedServing(t *testing.T) {
 				w, all := threeServing(t)
 				test.happens(w, all)
 				o := &operator{world: w, name: "op", actor: &loop.Actor{}}
-				delete := aimed{who: "op/task", asked: w.Now(), Request: apiserver.Request{Verb: "delete", Kind: "Pod", Key: types.NamespacedName{Namespace: Namespace, Name: "main-2"}, Writes: true}}
+				request := aimed{who: "op/task", asked: w.Now(), Request: apiserver.Request{Verb: "delete", Kind: "Pod", Key: types.NamespacedName{Namespace: Namespace, Name: "main-2"}, Writes: true}}
 				for want, says := range map[string]string{
 					removesVoter: w.judges[0].changes(o, listChange{id: 3}),
-					removesPod:   w.judges[0].removal(o, delete),
+					removesPod:   w.judges[0].removal(o, request),
 				} {
 					if (says != "") != test.broken || !strings.Contains(want, says) {
 						t.Errorf("says %q, and broken is %t: %s", says, test.broken, want)
