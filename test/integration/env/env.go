@@ -133,6 +133,7 @@ func Start(options ...Option) (*Env, error) {
 		CRDDirectoryPaths:        crdPaths(filepath.Join(root, "config", "crd")),
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: machine.Patience(),
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: machine.Patience()},
 	}
 	// The default has room for 254 Services.
 	server.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.96.0.0/16")
