@@ -77,10 +77,11 @@ release: images ## Write a release into dist/: make release VERSION=v0.1.0. PUSH
 # Most tests wait for an API server or etcd, so twice as many run at a time as there are processors; the slowest packages
 # start first. GOGC trades memory for time, in the linker and the servers too. Vet is part of "make verify".
 WAITING = $$((2 * $$(nproc)))
+SLOWEST := ./test/crash/operator $(addprefix ./test/integration/,member fleet etcd task)
 
 .PHONY: test
 test: assets ## Run unit and integration tests. Needs neither root nor a container runtime.
-	KUBEBUILDER_ASSETS=$(ASSETS) GOGC=400 go test -vet=off -timeout 60m -p $(WAITING) -parallel $(WAITING) ./test/crash/operator ./test/integration/... ./...
+	KUBEBUILDER_ASSETS=$(ASSETS) GOGC=400 go test -vet=off -timeout 60m -p $(WAITING) -parallel $(WAITING) $(SLOWEST) ./test/integration/... ./...
 	go -C test/tools/lua test ./...
 
 .PHONY: alerts

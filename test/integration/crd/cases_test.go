@@ -156,7 +156,7 @@ func peerURLs() []decision {
 }
 
 // joins are the decisions about a cluster that joins another one. What is decided by the condition BootstrappedWithExistingCluster is in
-// TestJoinsInProgress.
+// joinsInProgress.
 func joins() []decision {
 	of := func(admitted bool, members, endpoints string) decision {
 		return decision{
@@ -188,69 +188,54 @@ func prefixed(admitted bool, name string) decision {
 
 // While members join, the source cluster stays the same. Of the two definitions only the project's keeps the field until they have
 // joined: without it nothing would say whose the other members are.
-func TestJoinsInProgress(t *testing.T) {
+func joinsInProgress(t *testing.T, whose string) {
 	const field = `{etcd: {bootstrapWithExistingCluster: {members: [%s], clientEndpoints: [%s]}}}`
 	const a, b, more = `{name: src-0, peerUrls: ["http://10.0.0.1:2380"]}`, `{name: src-1, peerUrls: ["http://10.0.0.2:2380"]}`, `{name: src-0, peerUrls: ["http://10.0.0.1:2380", "http://10.0.0.99:2380"]}`
 	const one, two = `"http://10.0.0.1:2379"`, `"http://10.0.0.1:2379", "http://10.0.0.2:2379"`
-	before := fmt.Sprintf(field, a, one)
-	for whose, crds := range map[string][]*unstructured.Unstructured{"etcd-druid": stock(t), "etcd-foreman": own(t, "etcd")} {
-		t.Run(whose, func(t *testing.T) {
-			install(t, NewWithT(t), crds...)
-			namespace := testEnv.Namespace(t)
-			for _, c := range []struct {
-				what, condition, after string
-				admitted               bool
-			}{
-				{"no condition, other members", "", fmt.Sprintf(field, a+", "+b, one), true},
-				{"joined, other members", "True", fmt.Sprintf(field, a+", "+b, one), true},
-				{"in progress, no change", "False", before, true},
-				{"in progress, other members", "False", fmt.Sprintf(field, a+", "+b, one), false},
-				{"in progress, other URLs", "False", fmt.Sprintf(field, more, one), false},
-				{"in progress, other endpoints", "False", fmt.Sprintf(field, a, two), false},
-				{"joined, removed", "True", "{etcd: {}}", true},
-				{"in progress, removed", "False", "{etcd: {}}", whose == "etcd-druid"},
-				{"no condition, removed", "", "{etcd: {}}", whose == "etcd-druid"},
-			} {
-				t.Run(c.what, func(t *testing.T) {
-					g := NewWithT(t)
-					d := decision{kind: "Etcd"}
-					etcd := d.object(g, before)
-					etcd.SetNamespace(namespace)
-					g.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
-					defer func() { g.Expect(testEnv.Client.Delete(t.Context(), etcd)).To(Succeed()) }()
-					if c.condition != "" {
-						now := metav1.Now().UTC().Format(time.RFC3339)
-						etcd.Object["status"] = map[string]any{"conditions": []any{map[string]any{
-							"type": "BootstrappedWithExistingCluster", "status": c.condition, "reason": "Test", "message": "test", "lastTransitionTime": now, "lastUpdateTime": now,
-						}}}
-						g.Expect(testEnv.Client.Status().Update(t.Context(), etcd)).To(Succeed())
-					}
-					etcd.Object["spec"] = d.object(g, c.after).Object["spec"]
-					err := testEnv.Client.Update(t.Context(), etcd)
-					g.Expect(err).To(Or(BeNil(), Satisfy(apierrors.IsInvalid)))
-					g.Expect(err == nil).To(Equal(c.admitted), "%v", err)
-				})
+	before, namespace := fmt.Sprintf(field, a, one), testEnv.Namespace(t)
+	for _, c := range []struct {
+		what, condition, after string
+		admitted               bool
+	}{
+		{"no condition, other members", "", fmt.Sprintf(field, a+", "+b, one), true},
+		{"joined, other members", "True", fmt.Sprintf(field, a+", "+b, one), true},
+		{"in progress, no change", "False", before, true},
+		{"in progress, other members", "False", fmt.Sprintf(field, a+", "+b, one), false},
+		{"in progress, other URLs", "False", fmt.Sprintf(field, more, one), false},
+		{"in progress, other endpoints", "False", fmt.Sprintf(field, a, two), false},
+		{"joined, removed", "True", "{etcd: {}}", true},
+		{"in progress, removed", "False", "{etcd: {}}", whose == "etcd-druid"},
+		{"no condition, removed", "", "{etcd: {}}", whose == "etcd-druid"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			g := NewWithT(t)
+			d := decision{kind: "Etcd"}
+			etcd := d.object(g, before)
+			etcd.SetNamespace(namespace)
+			g.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
+			defer func() { g.Expect(testEnv.Client.Delete(t.Context(), etcd)).To(Succeed()) }()
+			if c.condition != "" {
+				now := metav1.Now().UTC().Format(time.RFC3339)
+				etcd.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+					"type": "BootstrappedWithExistingCluster", "status": c.condition, "reason": "Test", "message": "test", "lastTransitionTime": now, "lastUpdateTime": now,
+				}}}
+				g.Expect(testEnv.Client.Status().Update(t.Context(), etcd)).To(Succeed())
 			}
+			etcd.Object["spec"] = d.object(g, c.after).Object["spec"]
+			err := testEnv.Client.Update(t.Context(), etcd)
+			g.Expect(err).To(Or(BeNil(), Satisfy(apierrors.IsInvalid)))
+			g.Expect(err == nil).To(Equal(c.admitted), "%v", err)
 		})
 	}
 }
 
 // The project's definitions decide as etcd-druid's, but for what docs/gardener.md lists. Those of etcd-druid are asked, too, so that
 // the table is true.
-func TestDecisionsOfUpstream(t *testing.T) {
-	var ours []*unstructured.Unstructured
-	for _, component := range []string{"etcd", "copybackupstask", "opstask"} {
-		ours = append(ours, own(t, component)...)
-	}
-	for whose, crds := range map[string][]*unstructured.Unstructured{"etcd-druid": stock(t), "etcd-foreman": ours} {
-		t.Run(whose, func(t *testing.T) {
-			install(t, NewWithT(t), crds...)
-			namespace := testEnv.Namespace(t)
-			for _, d := range decisions() {
-				t.Run(d.what, func(t *testing.T) {
-					NewWithT(t).Expect(d.ask(t, namespace)).To(Equal(d.admitted && (d.differs == "" || whose == "etcd-druid")))
-				})
-			}
+func decide(t *testing.T, whose string) {
+	namespace := testEnv.Namespace(t)
+	for _, d := range decisions() {
+		t.Run(d.what, func(t *testing.T) {
+			NewWithT(t).Expect(d.ask(t, namespace)).To(Equal(d.admitted && (d.differs == "" || whose == "etcd-druid")))
 		})
 	}
 }

@@ -86,9 +86,7 @@ func gardenerEtcd(t *testing.T, replicas, etcd, store, spec string) *unstructure
 const withSecret = "secretRef: {name: etcd-backup}\n      provider: "
 
 // What Gardener deploys is admitted under the project's definition, and no field of it is pruned: validation is strict.
-func TestGardenersEtcds(t *testing.T) {
-	g := NewWithT(t)
-	install(t, g, own(t, "etcd")...)
+func gardenersEtcds(t *testing.T) {
 	strict := client.WithFieldValidation(testEnv.Client, "Strict")
 	peers := "peerUrlTls: {tlsCASecretRef: {name: ca}, serverTLSSecretRef: {name: peer}, clientTLSSecretRef: {}}"
 	objects := map[string]*unstructured.Unstructured{

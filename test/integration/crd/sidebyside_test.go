@@ -30,14 +30,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// testEnv is that of the test that is running.
-var testEnv *env.Env
+var (
+	// testEnv is that of the test that is running.
+	testEnv *env.Env
+	// built are the programs of all.
+	built env.Programs
+)
 
 func TestMain(m *testing.M) {
 	// Log has the output of each test.
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := built.Remove(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 const (
@@ -86,7 +95,7 @@ func install(t *testing.T, g *WithT, crds ...*unstructured.Unstructured) {
 // installWith is install in an API server with options.
 func installWith(t *testing.T, g *WithT, options []env.Option, crds ...*unstructured.Unstructured) {
 	t.Helper()
-	own, err := env.Start(append(options, env.WithoutCRDs())...)
+	own, err := env.Start(append(options, env.WithoutCRDs(), env.WithPrograms(&built))...)
 	g.Expect(err).NotTo(HaveOccurred())
 	testEnv = own
 	t.Cleanup(func() { g.Expect(own.Stop()).To(Succeed()) })
@@ -125,35 +134,53 @@ func conditionsOf(crd *unstructured.Unstructured) map[string]string {
 	return conditions
 }
 
-// Tasks are served beside a stock etcd-druid, whichever was installed first.
-func TestBothAreEstablished(t *testing.T) {
-	for name, crds := range map[string][]*unstructured.Unstructured{
-		"etcd-druid first":   append(stock(t), own(t, "task")...),
-		"etcd-foreman first": append(own(t, "task"), stock(t)...),
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			install(t, g, crds...)
-			discovered := discovery.NewDiscoveryClientForConfigOrDie(testEnv.Config)
-			g.Eventually(func(g Gomega) {
-				resources, err := discovered.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
-				g.Expect(err).NotTo(HaveOccurred())
-				short := map[string]string{}
-				for _, r := range resources.APIResources {
-					for _, name := range r.ShortNames {
-						short[name] = r.Name
-					}
-				}
-				g.Expect(short).To(Equal(map[string]string{"eot": "etcdopstasks", "etcdtask": "etcdoperatortasks"}))
-			}).WithTimeout(machine.Patience()).Should(Succeed())
-		})
+// What is asked of the definitions of etcd-druid, beside that of tasks, which is installed last.
+func TestUnderTheDefinitionsOfEtcdDruid(t *testing.T) {
+	install(t, NewWithT(t), append(stock(t), own(t, "task")...)...)
+	t.Run("both are established", bothAreEstablished)
+	t.Run("joins in progress", func(t *testing.T) { joinsInProgress(t, "etcd-druid") })
+	t.Run("decisions", func(t *testing.T) { decide(t, "etcd-druid") })
+	t.Run("the engine runs", theEngineRuns)
+	t.Run("the operator refuses", theOperatorRefuses)
+}
+
+// What is asked of the project's definitions of the types that etcd-druid has as well.
+func TestUnderTheDefinitionsOfEtcdForeman(t *testing.T) {
+	var ours []*unstructured.Unstructured
+	for _, component := range []string{"etcd", "copybackupstask", "opstask"} {
+		ours = append(ours, own(t, component)...)
 	}
+	install(t, NewWithT(t), ours...)
+	t.Run("joins in progress", func(t *testing.T) { joinsInProgress(t, "etcd-foreman") })
+	t.Run("decisions", func(t *testing.T) { decide(t, "etcd-foreman") })
+	t.Run("Etcds of Gardener", gardenersEtcds)
+}
+
+// Tasks are served beside a stock etcd-druid, whichever was installed first.
+func TestTasksAreInstalledFirst(t *testing.T) {
+	install(t, NewWithT(t), append(own(t, "task"), stock(t)...)...)
+	bothAreEstablished(t)
+}
+
+func bothAreEstablished(t *testing.T) {
+	g := NewWithT(t)
+	discovered := discovery.NewDiscoveryClientForConfigOrDie(testEnv.Config)
+	g.Eventually(func(g Gomega) {
+		resources, err := discovered.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+		g.Expect(err).NotTo(HaveOccurred())
+		short := map[string]string{}
+		for _, r := range resources.APIResources {
+			for _, name := range r.ShortNames {
+				short[name] = r.Name
+			}
+		}
+		g.Expect(short).To(Equal(map[string]string{"eot": "etcdopstasks", "etcdtask": "etcdoperatortasks"}))
+	}).WithTimeout(machine.Patience()).Should(Succeed())
 }
 
 // The task engine runs tasks beside the Etcds of a stock etcd-druid: it needs no field of the project's own Etcd.
-func TestTheEngineUnderTheStockEtcd(t *testing.T) {
+func theEngineRuns(t *testing.T) {
 	g := NewWithT(t)
-	install(t, g, append(stock(t), own(t, "task")...)...)
 	c := testEnv.NewCluster(t, "etcd-main")
 	etcd := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.KindEtcd,
@@ -172,9 +199,8 @@ func TestTheEngineUnderTheStockEtcd(t *testing.T) {
 
 // The operator does not start under a CustomResourceDefinition that cannot hold its status, says why in one line, and leaves the
 // definition as it is.
-func TestTheOperatorRefusesTheStockEtcd(t *testing.T) {
+func theOperatorRefuses(t *testing.T) {
 	g := NewWithT(t)
-	install(t, g, append(stock(t), own(t, "task")...)...)
 	before := &unstructured.Unstructured{}
 	before.SetGroupVersionKind(stock(t)[0].GroupVersionKind())
 	g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKey{Name: "etcds." + group}, before)).To(Succeed())

@@ -144,11 +144,14 @@ func (c *Cluster) NewStatefulSet(n int) *appsv1.StatefulSet {
 	}
 }
 
-// UntilReady waits until n pods are ready.
+// UntilReady waits until n pods are ready, also for the members, which another watch tells.
 func (c *Cluster) UntilReady(n int) {
 	c.T.Helper()
 	c.Eventually(func(g gomega.Gomega) {
 		g.Expect(c.StatefulSet(g).Status.ReadyReplicas).To(gomega.Equal(int32(n)))
+		for i := range min(n, len(c.Members.Names)) {
+			g.Expect(c.Up(i)).To(gomega.BeTrue(), c.Pod(i))
+		}
 	}).Should(gomega.Succeed())
 }
 

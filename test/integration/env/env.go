@@ -48,7 +48,9 @@ type Env struct {
 	featureGates      string
 	server            *envtest.Environment
 	controllerManager *controllerManager
-	programs          programs
+	programs          *Programs
+	// keeps: others use the programs, too.
+	keeps bool
 	// roles: the operator's roles are there.
 	roles bool
 }
@@ -63,10 +65,14 @@ type Option struct {
 	featureGates string
 	// withoutCRDs leaves the installation of CRDs to the tests.
 	withoutCRDs bool
+	programs    *Programs
 }
 
 // WithoutCRDs leaves the installation of CRDs to the tests, and installs no admission policies.
 func WithoutCRDs() Option { return Option{withoutCRDs: true} }
+
+// WithPrograms has several Envs build a program once. They do not remove it when they stop.
+func WithPrograms(p *Programs) Option { return Option{programs: p} }
 
 // WithAudit has the API server write the metadata of each request to a file.
 func WithAudit(policy, log string) Option {
@@ -133,6 +139,7 @@ func Start(options ...Option) (*Env, error) {
 		CRDDirectoryPaths:        crdPaths(filepath.Join(root, "config", "crd")),
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: machine.Patience(),
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: machine.Patience()},
 	}
 	// The default has room for 254 Services.
 	server.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.96.0.0/16")
@@ -152,9 +159,12 @@ func Start(options ...Option) (*Env, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the API server: %w", err), server.Stop())
 	}
-	e := &Env{Config: config, Scheme: scheme, assets: assets, server: server}
+	e := &Env{Config: config, Scheme: scheme, assets: assets, server: server, programs: &Programs{}}
 	for _, option := range options {
 		e.featureGates += option.featureGates
+		if option.programs != nil {
+			e.programs, e.keeps = option.programs, true
+		}
 	}
 	if err := e.complete(filepath.Join(root, "config", "admission"), options); err != nil {
 		return nil, errors.Join(err, e.Stop())
@@ -201,7 +211,11 @@ func (e *Env) Kubeconfig() []byte { return e.server.KubeConfig }
 
 // Stop stops everything that was started.
 func (e *Env) Stop() error {
-	return errors.Join(e.controllerManager.stop(), e.server.Stop(), e.programs.remove())
+	err := errors.Join(e.controllerManager.stop(), e.server.Stop())
+	if !e.keeps {
+		err = errors.Join(err, e.programs.Remove())
+	}
+	return err
 }
 
 // Namespace creates a namespace for one test. It is not removed: no controller here would empty it, and the API server

@@ -20,8 +20,8 @@ import (
 // Module is the module of this project.
 const Module = "github.com/etcd-foreman/etcd-foreman"
 
-// programs are those that were built for the tests of this process, by package. They are removed when the Env stops.
-type programs struct {
+// Programs are those that were built for the tests of this process, by package.
+type Programs struct {
 	mu    sync.Mutex
 	dir   string
 	built map[string]string
@@ -30,7 +30,7 @@ type programs struct {
 // Build builds a program of this project, once for all tests, and returns its path.
 func (e *Env) Build(t testing.TB, name string) string {
 	t.Helper()
-	p := &e.programs
+	p := e.programs
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.built == nil {
@@ -50,7 +50,8 @@ func (e *Env) Build(t testing.TB, name string) string {
 	return p.built[name]
 }
 
-func (p *programs) remove() error {
+// Remove removes them.
+func (p *Programs) Remove() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.dir == "" {

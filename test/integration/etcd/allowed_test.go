@@ -70,7 +70,7 @@ func TestChangeToAnImageThatIsNotAllowed(t *testing.T) {
 	w := newWorld(t, 1)
 	o := w.start(allowing("quay.io/etcd/etcd"))
 	w.eventuallyWell()
-	w.nudge(o) // what follows the status is written too
+	w.writesNothing(o) // what follows the status is written too
 	before := w.versions(w)
 	w.Expect(before).NotTo(BeEmpty())
 	w.Change(func(e *v1alpha1.Etcd) {

@@ -155,6 +155,16 @@ func (w *world) nudge(o *operator) {
 	}
 }
 
+// writesNothing waits until a reconcile writes nothing: events may be late, and so may what other controllers do.
+func (w *world) writesNothing(o *operator, why ...any) {
+	w.T.Helper()
+	w.Eventually(func() map[string]int {
+		o.requests.take()
+		w.nudge(o)
+		return o.requests.take()
+	}).Should(BeEmpty(), why...)
+}
+
 // requests counts write requests by method and resource, and records reads.
 type requests struct {
 	mu    sync.Mutex

@@ -59,9 +59,7 @@ func TestNothingIsWrittenWhenNothingDiffers(t *testing.T) {
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionDataVolumesReady).Status).To(Equal(metav1.ConditionTrue))
 	}).Should(Succeed())
-	w.nudge(first)
-	w.nudge(first)
-	first.requests.take()
+	w.writesNothing(first)
 	first.requests.takeReads()
 	before := w.objects(w)
 	for range 5 {
@@ -115,8 +113,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	w.eventuallyWell() // the ConfigMap exists again and has the cluster's ID
 
 	w.Change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
-	w.nudge(o)
-	o.requests.take()
+	w.writesNothing(o)
 	drift()
 	w.nudge(o)
 	w.Expect(o.requests.take()).To(BeEmpty(), "suspended")
@@ -173,11 +170,7 @@ func TestAdditionsAreLeftAlone(t *testing.T) {
 	metav1.SetMetaDataLabel(&set.ObjectMeta, "team", "storage")
 	set.Spec.RevisionHistoryLimit = ptr.To[int32](3)
 	w.Expect(testEnv.Client.Patch(t.Context(), set, client.MergeFrom(before))).To(Succeed())
-	w.nudge(o)
-	w.nudge(o)
-	o.requests.take()
-	w.nudge(o)
-	w.Expect(o.requests.take()).To(BeEmpty())
+	w.writesNothing(o)
 	set = w.StatefulSet(w)
 	w.Expect(set.Labels).To(HaveKeyWithValue("team", "storage"))
 	w.Expect(set.Spec.RevisionHistoryLimit).To(HaveValue(Equal(int32(3))))
@@ -202,10 +195,7 @@ func TestAgentsReceiveTheOperatorsKey(t *testing.T) {
 	o := w.start(signing(first))
 	w.eventuallyWell()
 	w.Eventually(key).Should(Equal(first.Public()))
-	w.nudge(o)
-	o.requests.take()
-	w.nudge(o)
-	w.Expect(o.requests.take()).To(BeEmpty(), "the key is written once")
+	w.writesNothing(o, "the key is written once")
 	template := w.StatefulSet(w).Generation
 	o.stop()
 

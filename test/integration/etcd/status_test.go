@@ -6,6 +6,7 @@ package etcd
 
 import (
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -52,9 +53,9 @@ func TestStatusOfARolloutIsCheap(t *testing.T) {
 	w := newWorld(t, 3)
 	o := w.start()
 	w.eventuallyWell()
-	w.nudge(o)
-	o.requests.take()
+	w.writesNothing(o)
 
+	began := time.Now()
 	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
 	w.Eventually(func(g Gomega) {
 		status := w.Status(g)
@@ -76,9 +77,10 @@ func TestStatusOfARolloutIsCheap(t *testing.T) {
 	w.Expect(status.Rollout).To(BeNil())
 	w.Expect(status.UpdatedReplicas).To(Equal(int32(3)))
 
-	written := o.requests.take()
-	t.Logf("written in a rollout of 3 pods: %v", written)
-	w.Expect(written["PATCH etcds/status"]).To(BeNumerically("<=", 2*3+4))
+	written, took := o.requests.take(), time.Since(began)
+	t.Logf("written in a rollout of 3 pods in %s: %v", took, written)
+	// What changes within a second is written once. On a busy machine it takes longer, and so more writes.
+	w.Expect(written["PATCH etcds/status"]).To(BeNumerically("<=", 2*3+4+int(max(took-5*time.Second, 0)/time.Second)))
 	w.Expect(written["PATCH configmaps"]).To(BeNumerically("<=", 2))
 	w.Expect(written["PATCH statefulsets"]).To(BeNumerically("<=", 2))
 }

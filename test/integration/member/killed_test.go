@@ -102,13 +102,6 @@ func (b *goingBack) reset(g Gomega, i int) {
 	g.Expect(os.CopyFS(b.memberDir(i), os.DirFS(b.originalOf(i)))).To(Succeed())
 }
 
-// process is one that prepares a member.
-func (b *goingBack) process(i int) *exec.Cmd {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env, cmd.Stderr = append(os.Environ(), prepareVariable+"="+b.memberDir(i), storeVariable+"="+b.store.Container), os.Stderr
-	return cmd
-}
-
 // kept expects that a member has kept what it had, unchanged, in this restore.
 func (b *goingBack) kept(g Gomega, i int) {
 	if b.lost && i == 0 {
@@ -155,6 +148,7 @@ func (b *goingBack) isNew(g Gomega) {
 // The agent of the member that a restore starts with is killed at each of its writes: it leaves the state of before or the new one, and the next
 // one comes to the new one. So it is with the agent of a member that joins, and with an undo that has only the final snapshot.
 func TestGoingBackKilledAtEachWrite(t *testing.T) {
+	t.Parallel()
 	for name, to := range map[string]struct {
 		source member.RecoverySource
 		lost   bool

@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
+	"github.com/etcd-foreman/etcd-foreman/test/crash/killed"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -34,7 +35,7 @@ func TestRecoveryFromTheDataOfAMember(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t, 3)
 	id := c.startThree(g)
-	w := c.writeUntilKilled(g, 2*time.Second)
+	w := c.writeUntilKilled(g, time.Second/2)
 	g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed())
 
 	surveys := map[int]member.Survey{}
@@ -308,8 +309,8 @@ func (c *cluster) setAside(g Gomega, i int) []string {
 	return slices.DeleteFunc(beside, func(name string) bool { return name == note || strings.HasPrefix(name, c.dataDir(i)+".copy-") })
 }
 
-// However often a rebuild is killed, the next one has the same result, and the data is unchanged until it is put aside.
-func TestRebuildThatIsKilled(t *testing.T) {
+// A rebuild is killed at each of its writes: the next one has the same result, and the data is unchanged until it is put aside.
+func TestRebuildKilledAtEachWrite(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 1).single(g)
@@ -322,47 +323,24 @@ func TestRebuildThatIsKilled(t *testing.T) {
 	g.Expect(os.CopyFS(original, os.DirFS(c.dataDir(0)))).To(Succeed())
 	c.recover(g, &member.Recovery{Task: "5b1c", Member: "m0", Source: member.RecoverFromData, PreviousClusterID: id})
 
-	kills := 0
-	for after := time.Duration(0); ; after += max(10*time.Millisecond, after/10) {
-		if c.prepareKilled(g, after) {
-			break
-		}
-		kills++
-		g.Expect(c.prepare(0, 0)).To(Succeed(), "killed after %s", after)
+	kills := killed.AtEachWrite(t, killed.Some(), func() *exec.Cmd { return c.process(0) }, func(call string) {
+		g.Expect(c.prepare(0, 0)).To(Succeed(), "killed before %s", call)
 		survey := c.survey(g, 0)
 		g.Expect(survey.State).To(Equal(member.SurveyPresent), survey.Damage)
 		g.Expect(survey.ClusterID).NotTo(Equal(id))
-		g.Expect(survey.Revision).To(Equal(n), "killed after %s", after)
+		g.Expect(survey.Revision).To(Equal(n), "killed before %s", call)
 		kept := c.setAside(g, 0)
-		g.Expect(kept).To(HaveLen(1), "killed after %s", after)
+		g.Expect(kept).To(HaveLen(1), "killed before %s", call)
 		g.Expect(exec.Command("diff", "-r", original, kept[0]).CombinedOutput()).To(BeEmpty())
 		for _, dir := range append(kept, c.dataDir(0)) {
 			g.Expect(os.RemoveAll(dir)).To(Succeed())
 		}
 		g.Expect(os.CopyFS(c.dataDir(0), os.DirFS(original))).To(Succeed())
-	}
+	})
 	t.Logf("killed %d times", kills)
 	g.Expect(kills).To(BeNumerically(">", 3))
 	c.start(g, 0, "existing")
 	g.Eventually(func() int64 { return c.revision(g) }).WithTimeout(machine.Patience()).Should(Equal(n))
-}
-
-// prepareKilled runs prepare in a process that is killed after a while, and reports whether prepare had ended before.
-func (c *cluster) prepareKilled(g Gomega, after time.Duration) (ended bool) {
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), prepareVariable+"="+c.memberDir(0))
-	cmd.Stderr = os.Stderr
-	g.Expect(cmd.Start()).To(Succeed())
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	select {
-	case err := <-done:
-		g.Expect(err).NotTo(HaveOccurred())
-		return true
-	case <-time.After(after):
-		_ = cmd.Process.Kill()
-		return <-done == nil
-	}
 }
 
 // startThree starts a cluster of three and returns its ID once it is recorded.

@@ -52,6 +52,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// process is one that prepares a member.
+func (c *cluster) process(i int) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), prepareVariable+"="+c.memberDir(i), storeVariable+"="+c.store.Container), os.Stderr
+	return cmd
+}
+
 // Everything that etcd acknowledged is recovered, even if it is only in the log and not yet marked committed: keys,
 // deletions, transactions, leases, users, alarms. The state is identical, except for the other members, and etcd starts
 // with it.

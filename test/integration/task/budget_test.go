@@ -18,6 +18,7 @@ import (
 
 // With podRemoval: Evict, a PodDisruptionBudget that allows no disruption allows no restart in place either. Nothing is taken from it.
 func TestRestartInPlaceAsksTheBudget(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, inPlace)
 	before := c.PodUIDs(c, len(c.Members.Names))
 	budget := &policyv1.PodDisruptionBudget{

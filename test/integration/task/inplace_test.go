@@ -86,6 +86,7 @@ func (c *cluster) updated() {
 // What can be changed in place is: no pod is replaced, and the StatefulSet controller counts the pods as updated. Etcd is
 // restarted only for its own image, its leader last.
 func TestPodsAreUpdatedInPlace(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, inPlace)
 	var revisions atomic.Int32
 	c.startWith(testEnv.Through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
@@ -137,6 +138,7 @@ func TestPodsAreUpdatedInPlace(t *testing.T) {
 
 // An operator may crash after any write. The next one carries on, and no pod is replaced.
 func TestCrashBetweenTwoWrites(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, inPlace)
 	before := c.PodUIDs(c, len(c.Members.Names))
 	for writes := int32(1); writes <= 6; writes++ {
@@ -171,10 +173,9 @@ func TestCrashBetweenTwoWrites(t *testing.T) {
 	}
 }
 
-// held waits until the only rollout waits for main-2, which is being updated, and returns its message.
-func (c *cluster) held() string {
+// held waits until the only rollout waits for main-2, which is being updated, and says why. It may wait for something else at first.
+func (c *cluster) held(says string) {
 	c.T.Helper()
-	var message string
 	c.Eventually(func(g Gomega) {
 		all := c.rollouts(g)
 		g.Expect(all).To(HaveLen(1))
@@ -183,19 +184,19 @@ func (c *cluster) held() string {
 		g.Expect(r.HeldBy).NotTo(BeNil())
 		g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardUpdateObserved))
 		g.Expect(r.HeldBy.Pod).To(Equal("main-2"))
-		message = r.HeldBy.Message
+		g.Expect(r.HeldBy.Message).To(ContainSubstring(says))
 	}).Should(Succeed())
-	return message
 }
 
 // An agent that does not come back blocks the rollout, and costs no member.
 func TestAgentThatDoesNotComeBack(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, inPlace)
 	c.start(nil)
 	before := c.PodUIDs(c, len(c.Members.Names))
 	c.Kubelet.Set("main-2", env.AgentDown)
 	c.template(agent("localhost/agent:bad"))
-	c.Expect(c.held()).To(ContainSubstring("container backup-restore is not running after its update"))
+	c.held("container backup-restore is not running after its update")
 	c.Consistently(func(g Gomega) []types.UID { return c.PodUIDs(g, len(c.Members.Names)) }).WithTimeout(3 * time.Second).Should(Equal(before))
 	c.Expect(c.read(c, 1).Spec.Containers[1].Image).To(Equal("localhost/agent:v1"), "one pod at a time")
 
@@ -209,12 +210,13 @@ func TestAgentThatDoesNotComeBack(t *testing.T) {
 
 // A template that is rolled back, or changed again, while a pod is on its way.
 func TestTemplateChangesWhileAPodIsOnItsWay(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, inPlace)
 	c.start(nil)
 	before := c.PodUIDs(c, len(c.Members.Names))
 	c.Kubelet.Set("main-2", env.Deferred)
 	c.template(cpu("300m"))
-	c.Expect(c.held()).To(ContainSubstring("Deferred"))
+	c.held("Deferred")
 	c.template(cpu("100m"))
 	c.Kubelet.Set("main-2", env.Ready)
 	// The pod has the label of the target all the time, and counts as outdated.
@@ -226,6 +228,7 @@ func TestTemplateChangesWhileAPodIsOnItsWay(t *testing.T) {
 
 // What cannot be done in place takes new pods, one after the other: whatever the reason.
 func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		shape   func(*cluster)
 		prepare func(*cluster)
@@ -255,6 +258,7 @@ func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
 		}, change: cpu("200m"), reason: "is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			shapes := []func(*cluster){inPlace}
 			if test.shape != nil {
 				shapes = append(shapes, test.shape)
@@ -281,6 +285,7 @@ func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
 
 // A write that the API server refuses: there is a quota that a new pod would exceed as well, so the old one is kept.
 func TestQuotaKeepsPods(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, inPlace, func(c *cluster) {
 		// A quota asks for requests of all containers.
 		some := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
@@ -301,7 +306,7 @@ func TestQuotaKeepsPods(t *testing.T) {
 	counted("1")
 	c.start(nil)
 	c.template(cpu("900m"))
-	c.Expect(c.held()).To(ContainSubstring("change the quota"))
+	c.held("change the quota")
 	c.Expect(c.PodUIDs(c, len(c.Members.Names))).To(Equal(before))
 	patch := client.MergeFrom(quota.DeepCopy())
 	quota.Spec.Hard[corev1.ResourceRequestsCPU] = resource.MustParse("10")
@@ -313,6 +318,7 @@ func TestQuotaKeepsPods(t *testing.T) {
 
 // The StatefulSet controller re-creates a pod that is on its way, and somebody debugs another one.
 func TestPodIsReplacedOrDebuggedMeanwhile(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, inPlace)
 	c.start(nil)
 	before := c.PodUIDs(c, len(c.Members.Names))
@@ -321,7 +327,7 @@ func TestPodIsReplacedOrDebuggedMeanwhile(t *testing.T) {
 	c.Expect(testEnv.Client.SubResource("ephemeralcontainers").Update(t.Context(), debugged)).To(Succeed())
 	c.Kubelet.Set("main-2", env.Deferred)
 	c.template(cpu("300m"))
-	c.held()
+	c.held("")
 	c.Expect(testEnv.Client.Delete(t.Context(), c.read(c, 2))).To(Succeed())
 	c.Kubelet.Set("main-2", env.Ready)
 	c.finalRollout(1)
@@ -334,6 +340,7 @@ func TestPodIsReplacedOrDebuggedMeanwhile(t *testing.T) {
 
 // The node of a pod goes away while the pod is on its way, and its pod is re-created, at last on a node that is back. Nobody else goes.
 func TestNodeGoesAwayHalfWay(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		change func(*corev1.PodTemplateSpec)
 		// others is how many of the other pods are updated at a time while main-2 is being deleted. An update that disrupts no member does
@@ -344,6 +351,7 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 		"the image of etcd": {change: etcd("localhost/etcd:v2")},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t, 3, inPlace)
 			c.start(nil)
 			before := c.PodUIDs(c, len(c.Members.Names))
@@ -364,7 +372,7 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 			}
 			c.Kubelet.Set("main-2", env.Lost)
 			c.template(test.change)
-			c.held()
+			c.held("")
 			half := c.read(c, 2)
 			c.Expect(clusterstate.MarkOf(half)).NotTo(BeNil())
 			half.Status.ContainerStatuses[0].Ready = false
@@ -390,6 +398,7 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 
 // A cluster of one: nobody is there to take over, and etcd is restarted in its pod.
 func TestOneMemberIsUpdatedInPlace(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, inPlace)
 	c.start(nil)
 	before := c.PodUIDs(c, len(c.Members.Names))
@@ -403,6 +412,7 @@ func TestOneMemberIsUpdatedInPlace(t *testing.T) {
 
 // An operator that was paused sends its write late: the pod has changed, and the API server refuses both a patch and a resize.
 func TestLateWritesAreRefused(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, inPlace)
 	p := c.read(c, 0)
 	seen := fmt.Sprintf(`"uid":%q,"resourceVersion":%q`, p.UID, p.ResourceVersion)
@@ -425,6 +435,7 @@ func TestLateWritesAreRefused(t *testing.T) {
 // Whoever may write to pods but not delete them forges marks: of an update that is impossible, and of one from another revision.
 // The pods are replaced, one after the other and under all guards; none is taken for updated.
 func TestForgedMarks(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, inPlace)
 	before := c.PodUIDs(c, len(c.Members.Names))
 	forge := func(i int, m clusterstate.Mark) {
@@ -453,6 +464,7 @@ func TestForgedMarks(t *testing.T) {
 // A LimitRange is younger than the pods, and the API server would give them its default limits with any resize: pod after pod, and
 // while etcd runs. They get them with new pods, under all guards.
 func TestALimitRangeLimitsNoRunningMember(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, inPlace, func(c *cluster) {
 		// Resources of init containers are resized only by nodes that say so.
 		c.set.Spec.Template.Spec.InitContainers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}

@@ -35,6 +35,7 @@ func (c *cluster) heldBy(guard v1alpha1.GuardName, pod string) {
 // Without a leader, a member that crashed goes at once, but not one that may be running again: its node is lost. Once the node is back,
 // what its kubelet reports is true.
 func TestRolloutDoesNotBelieveLostNodes(t *testing.T) {
+	t.Parallel()
 	const lost = "lost"
 	c := newCluster(t, 3, func(c *cluster) { c.Kubelet.BindTo(lost) })
 	for i := range 3 {
@@ -57,6 +58,7 @@ func TestRolloutDoesNotBelieveLostNodes(t *testing.T) {
 
 // The node of the pods does not exist at first; then it is ready; and a pod is being evicted.
 func TestRolloutLooksAtNodes(t *testing.T) {
+	t.Parallel()
 	const absent = "absent"
 	c := newCluster(t, 3, func(c *cluster) { c.Kubelet.BindTo(absent) })
 	c.start(nil)
@@ -80,6 +82,7 @@ func TestRolloutLooksAtNodes(t *testing.T) {
 
 // A template that excludes the zone of the volumes replaces no pod: the next one could not be scheduled. It goes on once the zone is allowed.
 func TestRolloutToAnotherZone(t *testing.T) {
+	t.Parallel()
 	const here, there = "zones-a", "zones-b"
 	in := func(zones ...string) *corev1.Affinity {
 		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{

@@ -126,6 +126,7 @@ func gated() (*gate, tasks.Registry) {
 }
 
 func TestTasksOfTheSameSecondRunInOrderOfCreation(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, registry := gated()
 	// Names in no order; all of them are there before the operator is.
@@ -148,6 +149,7 @@ func TestTasksOfTheSameSecondRunInOrderOfCreation(t *testing.T) {
 }
 
 func TestSuspendedPendingTaskBlocksNobody(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, registry := gated()
 	first := c.NewTask("first", v1alpha1.OnDemandSnapshot, "note: first")
@@ -161,6 +163,7 @@ func TestSuspendedPendingTaskBlocksNobody(t *testing.T) {
 }
 
 func TestDeletionAbortsAndTheNextRuns(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, registry := gated()
 	c.CreateTask("first", v1alpha1.OnDemandSnapshot, "note: first")
@@ -174,6 +177,7 @@ func TestDeletionAbortsAndTheNextRuns(t *testing.T) {
 }
 
 func TestRecoveryPassesWhateverRuns(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, registry := gated()
 	registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: g}
@@ -196,6 +200,7 @@ func TestRecoveryPassesWhateverRuns(t *testing.T) {
 }
 
 func TestDeletedTasksThatRanBesideEachOtherAreCleanedUpAfter(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, registry := gated()
 	registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: g}
@@ -210,6 +215,7 @@ func TestDeletedTasksThatRanBesideEachOtherAreCleanedUpAfter(t *testing.T) {
 }
 
 func TestSnapshotRunsBesideAStalledRollout(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, registry := gated()
 	g.reasons = map[string]string{"rollout": v1alpha1.ReasonStalled}
@@ -233,6 +239,7 @@ func TestSnapshotRunsBesideAStalledRollout(t *testing.T) {
 // A task that is itself rejected when it arrives ends none that it would supersede, and a rollout that somebody stopped
 // stays stopped.
 func TestTaskThatIsRejectedSupersedesNobody(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, registry := gated()
 	g.outdated = []string{"late"}
@@ -255,6 +262,7 @@ func TestTaskThatIsRejectedSupersedesNobody(t *testing.T) {
 
 // Nobody wakes a task that is suspended when its time is up.
 func TestDeadlineOfASuspendedTask(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, _ := gated()
 	c.CreateTask("slow", v1alpha1.OnDemandSnapshot, "")
@@ -270,6 +278,7 @@ func TestDeadlineOfASuspendedTask(t *testing.T) {
 // A task that has expired and cannot be deleted keeps no other from running, nor from being looked at as often as it
 // wants.
 func TestErrorOfOneTaskDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, registry := gated()
 	g.letGo("gone")
@@ -325,6 +334,7 @@ func (h *clumsy) Perform(context.Context, tasks.Task, tasks.Step) error {
 }
 
 func TestStepThatFailsIsToldOfAsAFailure(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	h := &clumsy{}
 	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: h}})
@@ -350,6 +360,7 @@ func (c *cluster) tried(g Gomega) []string {
 }
 
 func TestTimeToLive(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, registry := gated()
 	g.letGo("gone", "kept")
@@ -366,6 +377,7 @@ func TestTimeToLive(t *testing.T) {
 }
 
 func TestTasksThatAreRejected(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, registry := gated()
 	elsewhere := c.NewTask("elsewhere", v1alpha1.QuorumAwareRollout, "")
@@ -405,6 +417,7 @@ func TestTasksThatAreRejected(t *testing.T) {
 }
 
 func TestEtcdWithoutStatefulSet(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	c.Create(&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: "bare"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}})
 	c.start(nil)
@@ -416,6 +429,7 @@ func TestEtcdWithoutStatefulSet(t *testing.T) {
 }
 
 func TestWhatTheAPIServerRefuses(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	refused := func(says string, change func(*v1alpha1.EtcdOperatorTask)) {
 		t.Helper()

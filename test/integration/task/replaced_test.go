@@ -37,6 +37,7 @@ func (c *cluster) replace() {
 
 // Neither a task that ran for an Etcd that was deleted, nor one that waited, runs for the next Etcd of that name.
 func TestTasksOfADeletedEtcd(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	g, registry := gated()
 	registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: g}

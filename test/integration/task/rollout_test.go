@@ -31,6 +31,7 @@ func deleted(t *v1alpha1.EtcdOperatorTask) []string {
 }
 
 func TestTemplateChangeIsRolledLeaderLast(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.Expect(c.Members.Leader()).To(Equal(0))
 	c.start(nil)
@@ -56,6 +57,7 @@ func TestTemplateChangeIsRolledLeaderLast(t *testing.T) {
 
 // A pod is outdated as long as an update in place has begun and not ended. Its StatefulSet does not tell.
 func TestPodThatIsMarkedIsRolled(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.start(nil)
 	c.Expect(c.change("1")).NotTo(BeEmpty())
@@ -70,6 +72,7 @@ func TestPodThatIsMarkedIsRolled(t *testing.T) {
 }
 
 func TestSickMemberGoesFirst(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.Kubelet.Set("main-0", env.Crashing)
 	c.Eventually(func() bool { return c.Up(0) }).Should(BeFalse())
@@ -94,6 +97,7 @@ func TestSickMemberGoesFirst(t *testing.T) {
 
 // A template that no pod can run with must not need a person once the fix is there.
 func TestFixOfABadTemplateGoesThrough(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.start(nil)
 	c.Kubelet.Set("main-2", env.Crashing)
@@ -120,6 +124,7 @@ func TestFixOfABadTemplateGoesThrough(t *testing.T) {
 }
 
 func TestTemplateRolledBackHasATaskOfItsOwn(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	c.start(nil)
 	first := c.change("1")
@@ -130,6 +135,7 @@ func TestTemplateRolledBackHasATaskOfItsOwn(t *testing.T) {
 }
 
 func TestManualRolloutWaitsForApproval(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	patch := client.MergeFrom(c.Etcd.DeepCopy())
 	c.Etcd.Annotations = map[string]string{v1alpha1.AnnotationRollout: v1alpha1.RolloutManual}
@@ -154,6 +160,7 @@ func TestManualRolloutWaitsForApproval(t *testing.T) {
 }
 
 func TestRestartReplacesPodsThatAreNotOutdated(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.start(nil)
 	c.CreateTask("restart", v1alpha1.QuorumAwareRollout, "restart: true")
@@ -162,6 +169,7 @@ func TestRestartReplacesPodsThatAreNotOutdated(t *testing.T) {
 }
 
 func TestRolloutWithNothingToDoSucceeds(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.start(nil)
 	c.CreateTask("idle", v1alpha1.QuorumAwareRollout, "")
@@ -170,6 +178,7 @@ func TestRolloutWithNothingToDoSucceeds(t *testing.T) {
 }
 
 func TestSuspendHoldsBetweenTwoSteps(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.Kubelet.Set("main-2", env.NotReady)
 	c.Eventually(func() bool { return c.Up(2) }).Should(BeFalse())
@@ -208,6 +217,7 @@ func TestSuspendHoldsBetweenTwoSteps(t *testing.T) {
 }
 
 func TestEvictionIsRefusedByBudgetAndHolds(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.Create(budget(c.Namespace, 3))
 	c.start(nil)
@@ -232,6 +242,7 @@ func TestEvictionIsRefusedByBudgetAndHolds(t *testing.T) {
 // The pod stays as it was: it is sick all the time, and the template that it is outdated by is taken back. So nothing but the
 // revocation moves its resourceVersion, which is the precondition of the delete.
 func TestDeleteOfAPausedOperatorComesToNothing(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.Kubelet.Set("main-1", env.NotReady)
 	c.Eventually(func() bool { return c.Up(1) }).Should(BeFalse())
@@ -287,6 +298,7 @@ func (c *cluster) changeBack() {
 
 // Another operator beside this one looks after its StatefulSets itself.
 func TestNoTaskForAStatefulSetOfAnotherOperator(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	patch := client.MergeFrom(c.set.DeepCopy())
 	c.set.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByDruid

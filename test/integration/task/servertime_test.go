@@ -14,6 +14,7 @@ import (
 
 // The API server says what time it is, and stores nothing. Here its clock is that of the test.
 func TestTimeOfTheAPIServer(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	for range 2 {
 		now, err := servertime.Now(t.Context(), testEnv.Client)
