@@ -19,8 +19,7 @@ type Target struct {
 	// Revision is exact. If two histories have it, that of Base counts, or else the newer one.
 	Revision int64
 	// Time: everything that was seen until then, by the clocks of the agents that led. The restored state ends before the first
-	// revision that was seen later. The state of a full snapshot may have what was written within the second after its time,
-	// or for as long as etcd has taken to begin with it.
+	// revision that was seen later. The state of a full snapshot may have what was written within the second after its time.
 	Time time.Time
 	// Snapshot is the name of one; the state is the one at its end.
 	Snapshot string

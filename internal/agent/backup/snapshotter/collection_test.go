@@ -155,49 +155,6 @@ func TestAStoreThatFailsSaysNothing(t *testing.T) {
 	r.Expect(n.resume(t.Context())).NotTo(Succeed())
 }
 
-// What an agent cannot decrypt cannot be restored: after an identity was removed too early, and until it is put back.
-func TestWhatCannotBeDecryptedIsNotRestorable(t *testing.T) {
-	r := newTrial(t, "")
-	first, one := encryptiontest.Identity(t)
-	second, other := encryptiontest.Identity(t)
-	config := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a", Identities: encryptiontest.Folder(t, first, second)}
-	identity := func(of string) string { return filepath.Join(config.Identities, of[len(of)-8:]) }
-	restorable := func() (from []int64) {
-		for _, i := range r.s.Restorable() {
-			from = append(from, i.From.Revision)
-		}
-		return from
-	}
-	var n *session
-	for _, recipients := range [][]string{{one}, {one}, {one, other}, {other}} {
-		config.Recipients = recipients
-		r.open(config)
-		n = r.session()
-		n.stored = 0 // without a delta that leads there
-		r.etcd.put("key", 0)
-		r.clock.Step(time.Minute)
-		r.takes(n, backup.Full)
-	}
-	r.Expect(restorable()).To(Equal([]int64{11, 12, 13, 14}))
-	for removed, left := range map[string][]int64{first: {13, 14}, second: {11, 12, 13}} {
-		key, err := os.ReadFile(identity(removed))
-		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(os.Remove(identity(removed))).To(Succeed())
-		n.removeExpired(t.Context())
-		r.Expect(restorable()).To(Equal(left))
-		n = r.session()
-		r.Expect(restorable()).To(Equal(left), "the next leader finds the same")
-		r.Expect(os.WriteFile(identity(removed), key, 0o600)).To(Succeed())
-		n.removeExpired(t.Context())
-		r.Expect(restorable()).To(Equal([]int64{11, 12, 13, 14}))
-	}
-
-	config.Identities = ""
-	r.open(config)
-	r.session()
-	r.Expect(restorable()).To(Equal([]int64{11, 12, 13, 14}), "people can")
-}
-
 // An agent does not begin with a store or an etcd that it knows nothing of, nor with a compression that there is not.
 func TestWhatASessionBeginsWith(t *testing.T) {
 	r := newTrial(t, "")

@@ -45,25 +45,11 @@ func (m member) Revision(ctx context.Context) (int64, error) {
 }
 
 func (m member) Snapshot(ctx context.Context) (io.ReadCloser, error) {
-	ctx, cancel := context.WithCancel(ctx)
 	response, err := m.client.SnapshotWithVersion(ctx)
 	if err != nil {
-		cancel()
 		return nil, fmt.Errorf("asking etcd for a snapshot: %w", err)
 	}
-	return database{response.Snapshot, cancel}, nil
-}
-
-// database is a stream that can be left before its end: otherwise etcd would keep what it has not sent yet.
-type database struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-// Close implements io.Closer.
-func (d database) Close() error {
-	d.cancel()
-	return d.ReadCloser.Close()
+	return response.Snapshot, nil
 }
 
 func (m member) LeaseTTL(ctx context.Context, lease int64) (int64, error) {

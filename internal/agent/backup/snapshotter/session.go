@@ -77,7 +77,7 @@ func (n *session) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.foundRestorable(ctx, list)
+	n.foundRestorable(list)
 	n.newest = backup.LastTaken(list, n.config.Store.Trust(), now)
 	usable, err := n.usable(list)
 	for _, snapshot := range list {
@@ -286,12 +286,11 @@ func (n *session) removeExpired(ctx context.Context) {
 		if err := n.checkReadable(ctx, *chain.Full, chain.Last()); err != nil {
 			// Older snapshots may be the only ones that can be restored.
 			n.config.Log.Error(err, "Nothing is removed while the newest snapshots cannot be read")
-			n.foundRestorable(ctx, list)
 			return
 		}
 	}
 	gone := n.remove(ctx, retention.ExpiredTrusted(list, trust, now), now)
-	n.foundRestorable(ctx, slices.DeleteFunc(list, func(s backup.Snapshot) bool { return gone[s.Name()] }))
+	n.foundRestorable(slices.DeleteFunc(list, func(s backup.Snapshot) bool { return gone[s.Name()] }))
 	if err := n.config.Store.Sweep(ctx, now.Add(-leftoverAge)); err != nil {
 		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads, and holds that have ended")
 	}

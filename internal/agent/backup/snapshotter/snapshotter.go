@@ -198,8 +198,7 @@ func (s *Snapshotter) foundCurrent(until time.Time) {
 }
 
 // Restorable returns the states that can be restored from the store, as it was last listed: at the start, after each full snapshot and
-// after each garbage collection. Since then, deltas may have extended the last one. None begins with a full snapshot that this agent could not
-// decrypt then.
+// after each garbage collection. Since then, deltas may have extended the last one.
 func (s *Snapshotter) Restorable() []backup.Interval {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,9 +206,9 @@ func (s *Snapshotter) Restorable() []backup.Interval {
 }
 
 // foundRestorable notes what a store with some snapshots leads to.
-func (s *Snapshotter) foundRestorable(ctx context.Context, list []backup.Snapshot) {
+func (s *Snapshotter) foundRestorable(list []backup.Snapshot) {
 	trusted, _ := backup.Trusted(list, s.config.Store.Trust(), time.Time{})
-	intervals := backup.Restorable(s.unlocked(ctx, trusted))
+	intervals := backup.Restorable(trusted)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restorable = intervals

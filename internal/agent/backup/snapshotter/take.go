@@ -47,39 +47,18 @@ func (n *session) full(ctx context.Context, final bool) (*backup.Snapshot, error
 	if n.stored > 0 {
 		n.closeGap(ctx)
 	}
-	snapshot, stream, err := n.open(ctx)
+	revision, err := n.config.Etcd.Revision(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := n.config.Etcd.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// The stream was read to its end.
 	defer func() { _ = stream.Close() }()
-	snapshot.Final = final
+	snapshot := backup.Snapshot{Kind: backup.Full, LastRevision: revision, Final: final}
 	return n.write(ctx, snapshot, func(w io.Writer, s backup.Snapshot) error { return backup.WriteFull(w, s, stream) })
-}
-
-const (
-	// maxOpening is how long etcd may take to begin with the database: what is written until then may be in it, after the time in its name.
-	maxOpening = time.Second
-	// maxOpenings is how often a database is begun at most: an etcd may be as slow as that all the time.
-	maxOpenings = 3
-)
-
-// open begins to read the database. It has everything that was written until the time of the snapshot, and should have nothing that was written a
-// second later: a restore to a time relies on both. If this process was frozen in between, or etcd was slow, it begins again.
-func (n *session) open(ctx context.Context) (snapshot backup.Snapshot, stream io.ReadCloser, err error) {
-	for attempt := 1; ; attempt++ {
-		began := n.config.Clock.Now()
-		revision, err := n.config.Etcd.Revision(ctx)
-		if err != nil {
-			return snapshot, nil, err
-		}
-		snapshot = backup.Snapshot{Kind: backup.Full, LastRevision: revision, Created: n.config.Clock.Now()}
-		stream, err = n.config.Etcd.Snapshot(ctx)
-		if err != nil || n.config.Clock.Since(began) <= maxOpening || attempt == maxOpenings {
-			return snapshot, stream, err
-		}
-		_ = stream.Close() // nothing of it was used
-	}
 }
 
 // closeGap takes a delta, for half of the time at most. Without it, the full snapshot is taken as well.
@@ -99,7 +78,6 @@ func (n *session) closeGap(ctx context.Context) {
 // delta takes deltas until the store has everything written before the call. It returns the last one, or nil without
 // changes. If deltas cannot continue, it takes a full snapshot.
 func (n *session) delta(ctx context.Context) (*backup.Snapshot, error) {
-	began := n.config.Clock.Now()
 	target, err := n.config.Etcd.Revision(ctx)
 	if err != nil {
 		return nil, err
@@ -113,7 +91,7 @@ func (n *session) delta(ctx context.Context) (*backup.Snapshot, error) {
 			return last, err
 		}
 		first, end := n.events.Revisions()
-		snapshot := backup.Snapshot{Kind: backup.Delta, StartRevision: first, LastRevision: end, Created: began}
+		snapshot := backup.Snapshot{Kind: backup.Delta, StartRevision: first, LastRevision: end}
 		if last, err = n.write(ctx, snapshot, n.events.Write); err != nil {
 			return nil, err
 		}
@@ -121,10 +99,10 @@ func (n *session) delta(ctx context.Context) (*backup.Snapshot, error) {
 	return last, nil
 }
 
-// write writes a snapshot, with the time until which it has everything, into the store, and drops the events up to its revision.
+// write writes a snapshot into the store, and drops the events up to its revision.
 func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Writer, backup.Snapshot) error) (*backup.Snapshot, error) {
 	// Snapshots are ordered by time, so times must increase whatever the clock does.
-	s.Created = s.Created.UTC().Truncate(time.Second)
+	s.Created = n.config.Clock.Now().UTC().Truncate(time.Second)
 	if !s.Created.After(n.newest) {
 		s.Created = n.newest.Add(time.Second)
 	}
@@ -139,7 +117,7 @@ func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Wr
 	if s.Kind == backup.Full {
 		n.fullDue, n.renewed, n.unread = n.schedule.after(s.Created, n.config.Clock.Now()), true, false
 		if list, err := n.config.Store.List(ctx); err == nil { // otherwise the next listing tells
-			n.foundRestorable(ctx, list)
+			n.foundRestorable(list)
 		}
 	}
 	// What is wrong is reported, and the next snapshot is taken as well.

@@ -41,47 +41,14 @@ func (n *session) checkReadable(ctx context.Context, snapshots ...backup.Snapsho
 			break
 		}
 	}
-	if err != nil && !undecryptable(err) {
+	_, locked := errors.AsType[*backup.LockedError](err)
+	if _, corrupt := errors.AsType[*backup.CorruptError](err); err != nil && !locked && !corrupt {
 		return err // the store failed, which says nothing of the snapshots
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.unreadable = err
 	return err
-}
-
-// undecryptable reports whether an error is one of a snapshot, and not of the store.
-func undecryptable(err error) bool {
-	_, locked := errors.AsType[*backup.LockedError](err)
-	_, corrupt := errors.AsType[*backup.CorruptError](err)
-	return locked || corrupt
-}
-
-// maxUnlocked is how many full snapshots are read at most to find those that cannot be decrypted here.
-const maxUnlocked = 100
-
-// unlocked returns snapshots without the full ones that this agent cannot decrypt, as after an identity was removed too early. Their headers say
-// so. Older ones than the newest maxUnlocked are taken for what the last of these is: recipients change in the order of time. A store that fails
-// says nothing. That people alone can decrypt is no error.
-func (s *Snapshotter) unlocked(ctx context.Context, list []backup.Snapshot) (all []backup.Snapshot) {
-	if s.config.Store.PeopleOnly() {
-		return list
-	}
-	read, locked := 0, false
-	for _, snapshot := range slices.Backward(backup.Sorted(list)) {
-		encrypted := snapshot.Kind == backup.Full && snapshot.Encrypted
-		if encrypted && read < maxUnlocked {
-			read++
-			err := s.config.Store.CanRead(ctx, snapshot)
-			if locked = undecryptable(err); err != nil && !locked {
-				return list
-			}
-		}
-		if !encrypted || !locked {
-			all = append(all, snapshot)
-		}
-	}
-	return all
 }
 
 // checkRecord returns an error if the snapshots end before what is recorded: deltas that continue them could belong to another history, as
