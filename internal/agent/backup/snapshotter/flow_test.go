@@ -309,6 +309,7 @@ func TestTheStoreIsCurrentAsOfTheBeginning(t *testing.T) {
 	r.takes(n, backup.Full)
 	r.Expect(r.clock.Now()).To(Equal(noon.Add(10 * time.Minute)))
 	r.Expect(r.s.Current()).To(Equal(noon))
+	r.Expect(n.deltaDue).To(Equal(noon.Add(r.config.DeltaPeriod)))
 	r.takes(n, backup.Delta)
 	r.Expect(r.s.Current()).To(Equal(noon.Add(10 * time.Minute)))
 }

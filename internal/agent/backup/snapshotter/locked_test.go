@@ -85,8 +85,7 @@ func (l *locking) open(t *testing.T) *store.Store {
 }
 
 // A bucket that locks objects for some days refuses to remove the younger ones; a legal hold, or an earlier lock that lasts longer, older ones: all others
-// that retention does not keep are removed nevertheless, at once. What was refused is not asked for again within the day, and removed after that if it can
-// be. A store that answers something else is asked once.
+// that retention does not keep are removed nevertheless. A store that answers something else is asked once, and one that refuses all not for each.
 func TestACollectionBesideLockedObjects(t *testing.T) {
 	start := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 	between := func(first, last int64) func(int64) bool {
@@ -95,19 +94,19 @@ func TestACollectionBesideLockedObjects(t *testing.T) {
 	both := func(a, b func(int64) bool) func(int64) bool { return func(r int64) bool { return a(r) || b(r) } }
 	none, all := between(0, 0), between(0, 1000)
 	for name, c := range map[string]struct {
-		status, objects, refused, again, left int
-		locks                                 func(revision int64) bool
+		status, objects, refused, left int
+		locks                          func(revision int64) bool
 	}{
-		"no lock":                             {objects: 40, locks: none, left: 1},
-		"locked by age":                       {objects: 40, locks: between(21, 40), left: 20, refused: 19},
-		"by Azure":                            {status: http.StatusConflict, objects: 40, locks: between(21, 40), left: 20, refused: 19},
-		"and one for longer":                  {objects: 40, locks: both(between(3, 3), between(21, 40)), left: 21, refused: 20},
-		"the oldest by a legal hold":          {objects: 40, locks: between(1, 10), left: 11, refused: 10},
-		"more of them":                        {objects: 100, locks: between(1, 50), left: 51, refused: 50},
-		"the oldest, and others by age":       {objects: 140, locks: both(between(1, 30), between(101, 140)), left: 70, refused: 69},
-		"fewer between two locks than before": {objects: 140, locks: both(between(1, 70), between(111, 140)), left: 100, refused: 99},
-		"all":                                 {objects: 140, locks: all, left: 140, refused: 139},
-		"the store cannot remove any":         {status: http.StatusNotImplemented, objects: 40, locks: all, left: 40, refused: 1, again: 1},
+		"no lock":                            {objects: 40, locks: none, left: 1},
+		"locked by age":                      {objects: 40, locks: between(21, 40), left: 20, refused: 19},
+		"by Azure":                           {status: http.StatusConflict, objects: 40, locks: between(21, 40), left: 20, refused: 19},
+		"and one for longer":                 {objects: 40, locks: both(between(3, 3), between(21, 40)), left: 21, refused: 20},
+		"the oldest by a legal hold":         {objects: 40, locks: between(1, 10), left: 11, refused: 10},
+		"more of them":                       {objects: 100, locks: between(1, 50), left: 51, refused: 4 * maxRefused},
+		"the oldest, and others by age":      {objects: 140, locks: both(between(1, 30), between(101, 140)), left: 70, refused: 5 * maxRefused},
+		"less between two locks than before": {objects: 140, locks: both(between(1, 70), between(111, 140)), left: 140, refused: 6 * maxRefused},
+		"all":                                {objects: 140, locks: all, left: 140, refused: 6 * maxRefused},
+		"the store cannot remove any":        {status: http.StatusNotImplemented, objects: 40, locks: all, left: 40, refused: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -120,49 +119,15 @@ func TestACollectionBesideLockedObjects(t *testing.T) {
 				s, err := backup.ParseName(name)
 				return err == nil && c.locks(s.LastRevision)
 			}
-			clock := testingclock.NewFakeClock(start.Add(6 * time.Hour))
-			o := Options{Schedule: "* * * * *", Compression: backup.None, Timeout: machine.Patience(), Retention: backup.Retention{Limit: 1}}
-			s, err := New(Config{Options: o, Etcd: at{40}, Store: bucket.open(t), Clock: clock, Log: logr.Discard()})
+			o := Options{Schedule: "* * * * *", Compression: backup.None, Timeout: time.Minute, Retention: backup.Retention{Limit: 1}}
+			s, err := New(Config{Options: o, Etcd: at{40}, Store: bucket.open(t), Clock: testingclock.NewFakeClock(start.Add(6 * time.Hour)), Log: logr.Discard()})
 			g.Expect(err).NotTo(HaveOccurred())
-			n := &session{Snapshotter: s, leases: map[int64]int64{}}
-			n.removeExpired(t.Context())
+			(&session{Snapshotter: s, leases: map[int64]int64{}}).removeExpired(t.Context())
 			g.Expect(len(bucket.names)).To(Equal(c.left))
 			g.Expect(bucket.refused).To(Equal(c.refused))
 			g.Expect(len(s.Restorable())).To(Equal(c.left), "what is left can be restored")
-
-			clock.Step(23 * time.Hour)
-			n.removeExpired(t.Context())
-			g.Expect(bucket.refused).To(Equal(c.refused + c.again))
-			g.Expect(len(s.Restorable())).To(Equal(c.left))
-			bucket.locks = func(string) bool { return false }
-			clock.Step(time.Hour)
-			n.removeExpired(t.Context())
-			g.Expect(bucket.names).To(HaveLen(1), "the locks have ended")
-			g.Expect(s.refused).To(BeEmpty())
 		})
 	}
-}
-
-// A collection takes no longer than a snapshot may: none is taken while it lasts.
-func TestACollectionEndsBesideAStoreThatHangs(t *testing.T) {
-	g := machine.Gomega(t)
-	bucket := &locking{hangs: true, locks: func(string) bool { return false }}
-	for i := range 3 {
-		bucket.names = append(bucket.names, backup.Snapshot{Kind: backup.Full, LastRevision: int64(i + 1), Created: noon.Add(time.Duration(i) * time.Minute), Compression: backup.None}.Name())
-	}
-	o := Options{Schedule: "* * * * *", Compression: backup.None, Timeout: machine.Scaled(200 * time.Millisecond), Retention: backup.Retention{Limit: 1}}
-	s, err := New(Config{Options: o, Etcd: at{3}, Store: bucket.open(t), Clock: testingclock.NewFakeClock(noon.Add(time.Hour)), Log: logr.Discard()})
-	g.Expect(err).NotTo(HaveOccurred())
-	ended := make(chan struct{})
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	go func() {
-		(&session{Snapshotter: s, leases: map[int64]int64{}}).removeExpired(ctx)
-		close(ended)
-	}()
-	g.Eventually(ended).Should(BeClosed())
-	g.Expect(ctx.Err()).NotTo(HaveOccurred())
-	g.Expect(bucket.names).To(HaveLen(3))
 }
 
 // Retention removes nothing that anything it keeps needs, so neither the order of removals matters, nor what a bucket refuses, nor when a collection ends:
@@ -200,7 +165,7 @@ func TestTheOrderOfRemovalsDoesNotMatter(t *testing.T) {
 			o := Options{Schedule: "* * * * *", Compression: backup.None, Timeout: time.Minute, Retention: retention}
 			s, err := New(Config{Options: o, Etcd: at{120}, Store: bucket.open(t), Clock: testingclock.NewFakeClock(now), Log: logr.Discard()})
 			g.Expect(err).NotTo(HaveOccurred())
-			(&session{Snapshotter: s, leases: map[int64]int64{}}).remove(t.Context(), expired, now)
+			(&session{Snapshotter: s, leases: map[int64]int64{}}).remove(t.Context(), expired, map[string]bool{})
 			g.Expect(bucket.removed).NotTo(BeEmpty())
 			for i := range bucket.removed {
 				left := without(func(s backup.Snapshot) bool { return slices.Contains(bucket.removed[:i+1], s.Name()) })
@@ -216,4 +181,26 @@ func TestTheOrderOfRemovalsDoesNotMatter(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A collection takes no longer than a snapshot may: none is taken while it lasts.
+func TestACollectionEndsBesideAStoreThatHangs(t *testing.T) {
+	g := machine.Gomega(t)
+	bucket := &locking{hangs: true, locks: func(string) bool { return false }}
+	for i := range 3 {
+		bucket.names = append(bucket.names, backup.Snapshot{Kind: backup.Full, LastRevision: int64(i + 1), Created: noon.Add(time.Duration(i) * time.Minute), Compression: backup.None}.Name())
+	}
+	o := Options{Schedule: "* * * * *", Compression: backup.None, Timeout: machine.Scaled(200 * time.Millisecond), Retention: backup.Retention{Limit: 1}}
+	s, err := New(Config{Options: o, Etcd: at{3}, Store: bucket.open(t), Clock: testingclock.NewFakeClock(noon.Add(time.Hour)), Log: logr.Discard()})
+	g.Expect(err).NotTo(HaveOccurred())
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	go func() {
+		(&session{Snapshotter: s, leases: map[int64]int64{}}).removeExpired(ctx)
+		close(ended)
+	}()
+	g.Eventually(ended).Should(BeClosed())
+	g.Expect(ctx.Err()).NotTo(HaveOccurred())
+	g.Expect(bucket.names).To(HaveLen(3))
 }

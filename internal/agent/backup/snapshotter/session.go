@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -263,7 +262,7 @@ func (n *session) schedules(w want) {
 	_, _ = n.submit(w, true)
 }
 
-// removeExpired removes what retention no longer keeps. No snapshot is taken while it does, so it takes no longer than one may. What it leaves is removed next time.
+// removeExpired removes what retention no longer keeps, and takes no longer than a snapshot may, as none is taken meanwhile. What is left is removed next time.
 func (n *session) removeExpired(ctx context.Context) {
 	n.keeping.Lock()
 	defer n.keeping.Unlock()
@@ -277,7 +276,7 @@ func (n *session) removeExpired(ctx context.Context) {
 	}
 	retention := n.config.Retention
 	retention.Due = n.schedule.next
-	trust := n.config.Store.Trust()
+	trust, gone := n.config.Store.Trust(), map[string]bool{}
 	if trust != backup.TrustAll {
 		n.supersede(list, now)
 	}
@@ -289,26 +288,40 @@ func (n *session) removeExpired(ctx context.Context) {
 			return
 		}
 	}
-	gone := n.remove(ctx, retention.ExpiredTrusted(list, trust, now), now)
+	n.remove(ctx, retention.ExpiredTrusted(list, trust, now), gone)
 	n.foundRestorable(slices.DeleteFunc(list, func(s backup.Snapshot) bool { return gone[s.Name()] }))
 	if err := n.config.Store.Sweep(ctx, now.Add(-leftoverAge)); err != nil {
 		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads, and holds that have ended")
 	}
 }
 
-// remove removes expired snapshots, the oldest first, and notes which are gone. A bucket may refuse any of them: by age the younger ones, by a legal hold or
-// an earlier lock older ones. The others are removed nevertheless, and what was refused is asked for again a day later.
+// remove removes expired snapshots, and notes which are gone. A bucket may lock objects: by age the younger ones, by a legal hold or an earlier lock
+// older ones. Others are removed nevertheless, and a store that locks many is not asked for each: stretches of doubling length are gone through from
+// both ends. What is between two locks is found once it is longer than all before it.
 //
-// The order does not matter: no snapshot that stays needs one that has expired.
-func (n *session) remove(ctx context.Context, expired []backup.Snapshot, now time.Time) (gone map[string]bool) {
-	maps.DeleteFunc(n.refused, func(_ string, at time.Time) bool { return now.Sub(at).Abs() >= refusedFor })
-	gone = map[string]bool{}
-	logged := false
-	for _, snapshot := range backup.Sorted(expired) {
-		name := snapshot.Name()
-		if _, refused := n.refused[name]; refused {
-			continue
+// The order does not matter: no snapshot that stays needs one that has expired, and a store may refuse any of these.
+func (n *session) remove(ctx context.Context, expired []backup.Snapshot, gone map[string]bool) {
+	rest := backup.Sorted(expired)
+	for length := 2 * maxRefused; len(rest) > 0; length *= 2 {
+		stretch := rest[:min(length, len(rest))]
+		rest = rest[len(stretch):]
+		untried, err := n.removeInTurn(ctx, stretch, gone)
+		if err == nil {
+			slices.Reverse(untried)
+			_, err = n.removeInTurn(ctx, untried, gone)
 		}
+		if err != nil {
+			n.config.Log.Error(err, "Could not remove snapshots")
+			return
+		}
+	}
+}
+
+// removeInTurn removes snapshots until the store has refused to remove maxRefused in a row, and returns those that it has not tried. It fails if the
+// store does.
+func (n *session) removeInTurn(ctx context.Context, snapshots []backup.Snapshot, gone map[string]bool) (untried []backup.Snapshot, err error) {
+	refused := 0
+	for i, snapshot := range snapshots {
 		// The next leader may have been asked to keep it by now, and this agent may not know yet that it does not lead any more.
 		kept, err := n.config.Store.Kept(ctx, snapshot)
 		if err == nil && kept {
@@ -318,25 +331,26 @@ func (n *session) remove(ctx context.Context, expired []backup.Snapshot, now tim
 			err = n.config.Store.Delete(ctx, snapshot)
 		}
 		n.metrics.removed(snapshot.Kind, err)
-		switch {
-		case err == nil:
-			n.config.Log.Info("Removed a snapshot", "snapshot", name)
-			gone[name] = true
-		case !store.Refuses(err):
-			n.config.Log.Error(err, "Could not remove a snapshot; the rest is tried with the next garbage collection", "snapshot", name)
-			return gone
-		default:
-			if !logged {
-				n.config.Log.Error(err, "The store refuses to remove a snapshot, and may refuse others: they are locked, or its credentials may not delete", "snapshot", name)
-			}
-			n.refused[name], logged = now, true
+		if err == nil {
+			n.config.Log.Info("Removed a snapshot", "snapshot", snapshot.Name())
+			gone[snapshot.Name()], refused = true, 0
+			continue
+		}
+		if !store.Refuses(err) {
+			return nil, fmt.Errorf("%s: %w", snapshot.Name(), err)
+		}
+		if refused++; refused == 1 {
+			n.config.Log.Error(err, "The store refuses to remove a snapshot; it may refuse the next ones, too", "snapshot", snapshot.Name())
+		}
+		if refused == maxRefused {
+			return snapshots[i+1:], nil
 		}
 	}
-	return gone
+	return nil, nil
 }
-
-// refusedFor is how long the store is not asked again to remove what it has refused to: each costs some requests.
-const refusedFor = 24 * time.Hour
 
 // leftoverAge is longer than any upload takes. Holds end at that age too.
 const leftoverAge = backup.HoldFor
+
+// maxRefused is how many snapshots in a row a store may refuse to remove before others are tried.
+const maxRefused = 10

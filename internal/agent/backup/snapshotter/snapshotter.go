@@ -77,10 +77,8 @@ type Snapshotter struct {
 	// is for has been removed.
 	keeping sync.Mutex
 
-	// Only Run's goroutine uses these. renewed: a full snapshot was taken since the start, so that FullFirst does not matter. refused are the
-	// expired snapshots that the store has refused to remove, and when.
+	// renewed: a full snapshot was taken since the start, so that FullFirst does not matter. Only Run's goroutine uses it.
 	renewed bool
-	refused map[string]time.Time
 }
 
 // want is what can be requested.
@@ -114,7 +112,7 @@ func New(config Config) (*Snapshotter, error) {
 	config.DeltaLimit = min(config.DeltaLimit, backup.MaxDelta/2)
 	return &Snapshotter{
 		config: config, schedule: s, metrics: NewMetrics(config.Metrics),
-		pending: map[want]*request{}, wake: make(chan struct{}, 1), asked: map[backup.Kind]time.Time{}, refused: map[string]time.Time{},
+		pending: map[want]*request{}, wake: make(chan struct{}, 1), asked: map[backup.Kind]time.Time{},
 	}, nil
 }
 

@@ -101,8 +101,9 @@ func (n *session) delta(ctx context.Context) (*backup.Snapshot, error) {
 
 // write writes a snapshot into the store, and drops the events up to its revision.
 func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Writer, backup.Snapshot) error) (*backup.Snapshot, error) {
+	began := n.config.Clock.Now()
 	// Snapshots are ordered by time, so times must increase whatever the clock does.
-	s.Created = n.config.Clock.Now().UTC().Truncate(time.Second)
+	s.Created = began.UTC().Truncate(time.Second)
 	if !s.Created.After(n.newest) {
 		s.Created = n.newest.Add(time.Second)
 	}
@@ -113,7 +114,7 @@ func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Wr
 	}
 	n.forget()
 	n.continueWith(s)
-	n.deltaDue = n.config.Clock.Now().Add(n.config.DeltaPeriod)
+	n.deltaDue = began.Add(n.config.DeltaPeriod) // not the end: what is written during a long upload is not in the store
 	if s.Kind == backup.Full {
 		n.fullDue, n.renewed, n.unread = n.schedule.after(s.Created, n.config.Clock.Now()), true, false
 		if list, err := n.config.Store.List(ctx); err == nil { // otherwise the next listing tells
