@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -230,7 +231,8 @@ func TestWhereARecordedClusterBegan(t *testing.T) {
 	g.Expect(began("1000000042", same)).To(BeEquivalentTo(1_000_000_042))
 	g.Expect(began("1000000042", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil })).To(BeEquivalentTo(1_000_000_042), "no snapshot is recorded")
 	g.Expect(began("1000000042", func(l *coordinationv1.Lease) { l.OwnerReferences = nil })).To(BeZero(), "the Lease is foreign")
-	for _, wrong := range []string{"", "many", "-5", "2305843009213693953", "9223372036854775808"} {
+	g.Expect(began("2305843009213693953", same)).To(BeEquivalentTo(backup.MaxBegan))
+	for _, wrong := range []string{"", "many", "-5", "9223372036854775808"} {
 		g.Expect(began(wrong, same)).To(BeZero(), wrong)
 	}
 	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "earlier", Member: "main-0", PreviousClusterID: "ace", HighestRevision: 42}

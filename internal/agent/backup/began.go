@@ -11,11 +11,12 @@ import "strconv"
 const MaxBegan = 1 << 61
 
 // ParseBegan returns the highest revision at which a cluster of an Etcd has begun, as the Lease of full snapshots records it; 0 for none. Text
-// that no agent has written counts as none. A user who may write the Lease can have a cluster begin at up to MaxBegan, and no revision overflows.
+// that no agent has written counts as none, and more than MaxBegan as that. A user who may write the Lease can have a cluster begin there, and no
+// revision overflows.
 func ParseBegan(text string) int64 {
 	revision, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || revision < 0 || revision > MaxBegan {
+	if err != nil || revision < 0 {
 		return 0
 	}
-	return revision
+	return min(revision, MaxBegan)
 }

@@ -175,7 +175,7 @@ func ParseRecord(holder string, renewed time.Time) (Record, error) {
 	}
 	revision, err := strconv.ParseInt(holder, 10, 64)
 	if err != nil {
-		return Record{}, errors.New("its holder is not the revision of a snapshot: delete it, and the operator makes it again")
+		return Record{}, errors.New("its holder is not the revision of a snapshot: remove the holder (kubectl patch lease NAME --type merge --patch '{\"spec\":{\"holderIdentity\":null}}'), and the next snapshot records itself")
 	}
 	return Record{Revision: revision, Created: renewed.UTC().Truncate(time.Second)}, nil
 }

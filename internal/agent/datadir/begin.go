@@ -33,9 +33,9 @@ func (r Recorder) record(ctx context.Context, at func(began int64) int64) (int64
 }
 
 // BeginsAt returns the revision at which a cluster begins whose data is at a revision, with a bump added: above all at which one has begun, of
-// which clients may have seen as many revisions as Margin. It is pure.
+// which clients may have seen as many revisions as Margin. One that takes nothing back, as it wakes up, goes on where it ended. It is pure.
 func BeginsAt(revision, bump, began int64) int64 {
-	if began == 0 || bump == 0 && revision > began {
+	if began == 0 || bump == 0 && revision >= began {
 		return revision + bump
 	}
 	return max(revision+bump, began+Margin)

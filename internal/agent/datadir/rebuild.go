@@ -138,8 +138,10 @@ func Swap(dataDir, task string, clock clock.PassiveClock) error {
 
 func (c RebuildConfig) rebuild(ctx context.Context) (RebuildResult, error) {
 	work := c.DataDir + rebuildingSuffix
-	if err := c.Begins.Check(ctx); err != nil {
-		return RebuildResult{}, err
+	if c.Known > 0 || c.Bump > 0 {
+		if err := c.Begins.Check(ctx); err != nil {
+			return RebuildResult{}, err
+		}
 	}
 	if err := os.RemoveAll(work); err != nil {
 		return RebuildResult{}, fmt.Errorf("removing leftovers of an interrupted rebuild: %w", err)

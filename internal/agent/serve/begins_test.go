@@ -44,7 +44,7 @@ func TestWhereAClusterBeginsIsRecorded(t *testing.T) {
 	s.lost = false
 	g.Expect(record(t.Context(), above)).To(BeEquivalentTo(100), "the answer was lost, and not the record")
 
-	for _, wrong := range []string{"many", "-7", "9223372036854775807", "92233720368547758070"} {
+	for _, wrong := range []string{"many", "-7", "92233720368547758070"} {
 		s.change(func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationBeganAt] = wrong })
 		g.Expect(record(t.Context(), above)).To(BeEquivalentTo(10), wrong)
 		g.Expect(s.lease.Annotations[v1alpha1.AnnotationBeganAt]).To(Equal("10"), wrong)

@@ -82,11 +82,12 @@ func (l *leases) Renew(ctx context.Context, holder string, now time.Time) error 
 }
 
 // Record implements SnapshotLease. A compaction records a full snapshot of its own, and another member may lead by now: a record of a snapshot that
-// was taken later stays, unless a clock that was ahead has written it.
+// was taken later and does not end before stays, unless a clock that was ahead has written it.
 func (l *leases) Record(ctx context.Context, s backup.Snapshot, now time.Time) error {
 	holder := strconv.FormatInt(s.LastRevision, 10)
 	return l.update(ctx, func(lease *coordinationv1.Lease) *coordinationv1.Lease {
-		if at := lease.Spec.RenewTime; at != nil && at.After(s.Created) && !at.After(now) {
+		recorded, _ := strconv.ParseInt(ptr.Deref(lease.Spec.HolderIdentity, ""), 10, 64) // 0 is before all
+		if at := lease.Spec.RenewTime; at != nil && at.After(s.Created) && !at.After(now) && recorded >= s.LastRevision {
 			return nil
 		}
 		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: ptr.To(metav1.NewMicroTime(s.Created))}}

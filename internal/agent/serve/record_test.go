@@ -113,6 +113,8 @@ func TestALaterSnapshotStaysRecorded(t *testing.T) {
 	g.Expect(records(7, at, at.Add(time.Hour))).To(Equal("90"), "it was recorded after the lease was read")
 	s.change(func(lease *coordinationv1.Lease) { lease.Spec.RenewTime.Time = at.Add(24 * time.Hour) })
 	g.Expect(records(7, at, at.Add(time.Hour))).To(Equal("7"))
+	s.change(compacted)
+	g.Expect(records(91, at, at.Add(time.Hour))).To(Equal("91"), "a leader whose clock was ahead recorded less")
 	s.gone = true
 	g.Expect(l.Record(t.Context(), backup.Snapshot{Kind: backup.Full, LastRevision: 8, Created: at}, at)).To(MatchError(ContainSubstring("reading lease full")))
 }

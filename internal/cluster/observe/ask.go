@@ -6,6 +6,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,8 +45,10 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *input) error
 	maps.Copy(f.answers, statuses(limited, members, o.hurried(f, endpoints), patient))
 	f.sources = <-answered
 	o.recheckCertificates(etcd, f)
-	if f.members, f.failed = memberList(limited, members, bestInformed(f.answers, f.clusterID()), endpoints); f.members == nil {
-		f.members, _ = memberList(limited, members, bestInformed(f.sources, f.clusterID()), sources)
+	if f.members, f.hung = memberList(limited, members, bestInformed(f.answers, f.clusterID()), endpoints); f.members == nil {
+		var hung map[int]bool
+		f.members, hung = memberList(limited, members, bestInformed(f.sources, f.clusterID()), sources)
+		maps.DeleteFunc(f.sources, func(i int, _ etcdclient.Status) bool { return hung[i] })
 	}
 	f.foreignAt = foreignVoters(f)
 	f.foreign = answeredSources(f, sources)
@@ -208,9 +211,9 @@ func statuses[K comparable](ctx context.Context, members *members, endpoints map
 	return answers
 }
 
-// memberList queries targets in order until one returns the list, and also returns those that failed to although there was time.
-func memberList(ctx context.Context, members *members, order []int, endpoints map[int]target) (list []etcdclient.Member, failed map[int]bool) {
-	failed = map[int]bool{}
+// memberList queries targets in order until one returns the list, and also returns those that hung: they had all of the time that there is for one.
+func memberList(ctx context.Context, members *members, order []int, endpoints map[int]target) (list []etcdclient.Member, hung map[int]bool) {
+	hung = map[int]bool{}
 	for _, i := range order {
 		c, err := members.at(ctx, endpoints[i])
 		if err != nil {
@@ -218,11 +221,12 @@ func memberList(ctx context.Context, members *members, order []int, endpoints ma
 		}
 		ask, cancel := context.WithTimeout(ctx, askTimeout)
 		list, err := c.Members(ask)
+		late := errors.Is(ask.Err(), context.DeadlineExceeded)
 		cancel()
 		if err == nil {
-			return list, failed
+			return list, hung
 		}
-		failed[i] = ctx.Err() == nil
+		hung[i] = late && ctx.Err() == nil
 	}
-	return nil, failed
+	return nil, hung
 }

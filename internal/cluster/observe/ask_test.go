@@ -7,6 +7,7 @@ package observe
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -27,7 +28,7 @@ type slowly struct {
 	etcdfake.Cluster
 	takes func(member int) time.Duration
 	asked atomic.Int32
-	// lists is how long a member takes to return the member list; nil for no time.
+	// lists is how long a member takes to return the member list, or less than nothing if it refuses; nil for no time.
 	lists func(member int) time.Duration
 }
 
@@ -54,6 +55,9 @@ func (s *slow) Members(ctx context.Context) ([]etcdclient.Member, error) {
 	if s.cluster.lists != nil {
 		if err := s.wait(ctx, s.cluster.lists); err != nil {
 			return nil, err
+		}
+		if s.cluster.lists(slices.Index(s.cluster.Endpoints, s.endpoint)) < 0 {
+			return nil, errors.New("refused")
 		}
 	}
 	return s.Client.Members(ctx)
@@ -116,7 +120,7 @@ func TestSlowIsNotLost(t *testing.T) {
 
 // A member that answers its status, and then does not return the member list in time, does not serve: it hangs since. That a leader is known stays true.
 func TestAMemberThatHangsAfterItsStatus(t *testing.T) {
-	const hangs = time.Hour
+	const hangs, refuses = time.Hour, time.Duration(-1)
 	for name, c := range map[string]struct {
 		takes, lists [3]time.Duration
 		serving      []bool
@@ -127,6 +131,7 @@ func TestAMemberThatHangsAfterItsStatus(t *testing.T) {
 		"the first is slow":               {[3]time.Duration{}, [3]time.Duration{1900 * time.Millisecond}, []bool{true, true, true}, 3, 1900 * time.Millisecond},
 		"the first hangs":                 {[3]time.Duration{}, [3]time.Duration{hangs}, []bool{false, true, true}, 3, 2 * time.Second},
 		"one that is not asked hangs":     {[3]time.Duration{}, [3]time.Duration{0, hangs}, []bool{true, true, true}, 3, 0},
+		"all refuse":                      {[3]time.Duration{}, [3]time.Duration{refuses, refuses, refuses}, []bool{true, true, true}, 0, 0},
 		"no time is left for the second":  {[3]time.Duration{}, [3]time.Duration{hangs, hangs}, []bool{false, true, true}, 0, 3 * time.Second},
 		"the first gets less than others": {[3]time.Duration{0, 0, hangs}, [3]time.Duration{hangs}, []bool{true, true, false}, 0, 3 * time.Second},
 	} {

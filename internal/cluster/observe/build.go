@@ -38,8 +38,8 @@ type input struct {
 	// foreign are the statuses of the members without an ordinal that answered, by member ID, and foreignAt where.
 	foreign   map[uint64]etcdclient.Status
 	foreignAt map[uint64]target
-	// failed are the ordinals whose members answered, and then not when they were asked for the member list.
-	failed map[int]bool
+	// hung are the ordinals whose members answered, and then did not return the member list in time.
+	hung map[int]bool
 }
 
 // clusterID returns the ID of the cluster that the members belong to or, if none of them answers, of the source cluster that they join.
@@ -76,7 +76,7 @@ func build(f input) *cluster.Snapshot {
 		status, answered := f.answers[i]
 		o.Answers = answered && belongs(f, o.Member, status)
 		if o.Answers {
-			o.MemberID, o.AppliedIndex, o.Serving = status.MemberID, status.AppliedIndex, serves(status) && !f.failed[i]
+			o.MemberID, o.AppliedIndex, o.Serving = status.MemberID, status.AppliedIndex, serves(status) && !f.hung[i]
 			o.Lag, o.Versions = lag(status, committed), versions(status)
 		} else {
 			o.MemberID = memberID(f.members, o.Member)

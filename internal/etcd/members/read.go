@@ -53,10 +53,7 @@ func (r Reader) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.E
 	if err := r.Observer.Reads(ctx, reader, etcd, s); err != nil {
 		return Known{}, err
 	}
-	if len(s.Cluster.Voters) > 0 {
-		// A Snapshot without a list knows neither what a rollout may remove nor whether foreign voters serve.
-		k.List = r.List(ctx, etcd, s)
-	}
+	k.List = r.List(ctx, etcd, s)
 	if err := k.readClaims(ctx, reader); err != nil {
 		return Known{}, err
 	}
@@ -177,8 +174,12 @@ func (k *Known) ordinalsOfClaims() int {
 	return n
 }
 
-// List returns the member list by a linearizable read from the leader, or else from any serving voter; nil if no member returns one.
+// List returns the member list by a linearizable read from the leader, or else from any serving voter; nil if no member returns one, or the Snapshot
+// has none: that knows neither what a rollout may remove nor whether foreign voters serve.
 func (r Reader) List(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (list []etcdclient.Member) {
+	if len(s.Cluster.Voters) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	err := r.Ask(ctx, etcd, s, func(c etcdclient.Client) (err error) { list, err = c.ConfirmedMembers(ctx); return err })
