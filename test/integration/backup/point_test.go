@@ -621,7 +621,7 @@ func TestMarkedSnapshotsAreKept(t *testing.T) {
 	taken, err := s.List(ctx)
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = s.Keep(ctx, "Full-00000000-00000007-7")
-	g.Expect(err).To(MatchError(ContainSubstring("no such snapshot")))
+	g.Expect(err).To(MatchError(ContainSubstring("has no snapshot Full-00000000-00000007-7")))
 	for range 2 {
 		kept, err := s.Keep(ctx, taken[0].Name())
 		g.Expect(err).NotTo(HaveOccurred())
