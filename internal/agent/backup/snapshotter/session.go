@@ -262,7 +262,8 @@ func (n *session) schedules(w want) {
 	_, _ = n.submit(w, true)
 }
 
-// removeExpired removes what retention no longer keeps, and takes no longer than a snapshot may, as none is taken meanwhile. What is left is removed next time.
+// removeExpired removes what retention no longer keeps. No snapshot is taken while it does, so it takes no longer than one may. What it leaves is
+// removed next time.
 func (n *session) removeExpired(ctx context.Context) {
 	n.keeping.Lock()
 	defer n.keeping.Unlock()
