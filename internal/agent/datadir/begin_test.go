@@ -17,7 +17,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
-// A cluster never begins at or below a revision at which one has begun, of which clients may have seen more. Whatever is recorded, no revision overflows.
+// A cluster that takes something back begins above the revision at which one has begun, of which clients may have seen more, and none begins below it.
+// Whatever is recorded, no revision overflows.
 func TestBeginsAt(t *testing.T) {
 	for name, c := range map[string]struct{ revision, bump, began, want int64 }{
 		"none has begun":                          {33, Margin, 0, 33 + Margin},
