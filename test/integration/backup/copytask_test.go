@@ -38,7 +38,7 @@ func TestACopyWaitsForTheFinalSnapshot(t *testing.T) {
 	built, err := copyjob.Copy{
 		Source: v1alpha1.StoreSpec{Provider: "openstack", Container: bucket, Prefix: prefix, SecretRef: secretRef},
 		Target: v1alpha1.StoreSpec{Provider: "alicloud", Container: bucket, Prefix: "shoot/moved", SecretRef: secretRef},
-		Wait:   time.Minute,
+		Wait:   machine.Patience(),
 	}.Build(job.Spec{Owner: job.OfCopyBackupsTask(task)})
 	g.Expect(err).NotTo(HaveOccurred())
 	var from, to store.Config

@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -365,6 +366,16 @@ func (p *person) allowRules(role, user string, groups []string, verbs ...string)
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
 	})).To(Succeed())
+	// The API server takes note of it a moment later.
+	p.Eventually(func(g Gomega) {
+		for _, group := range groups {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: p.Namespace, Verb: verbs[0], Group: group, Resource: "any",
+			}}}
+			g.Expect(testEnv.Client.Create(p.T.Context(), review)).To(Succeed())
+			g.Expect(review.Status.Allowed).To(BeTrue(), "%s %s", user, group)
+		}
+	}).Should(Succeed())
 }
 
 // A user who may create tasks but not read Etcds can create tasks.

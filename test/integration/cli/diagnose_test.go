@@ -20,6 +20,7 @@ import (
 
 // There is no node for a port-forward: nothing is measured, nothing is blamed, and what would help is named.
 func TestDiagnoseWithoutPortForwards(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.members()
 	got := p.run("diagnose", "main", "--for=5s", "--logs")
@@ -48,6 +49,7 @@ func TestDiagnoseWithoutPortForwards(t *testing.T) {
 
 // Without a StatefulSet no right is missing.
 func TestDiagnoseWithoutAStatefulSet(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	got := p.run("diagnose", "main", "--for=5s")
 	p.Expect(got.code).To(BeZero(), got.String())
@@ -56,6 +58,7 @@ func TestDiagnoseWithoutAStatefulSet(t *testing.T) {
 
 // A user who may only view learns which right is missing, and what pods say.
 func TestDiagnoseForAViewer(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t)
 	p.members()
 	p.allow("viewer", "get", "list", "watch")
@@ -120,6 +123,7 @@ func (p *person) noJob() {
 
 // What is large at rest is read by a Job from the newest full snapshot. The Job is the user's, and is deleted.
 func TestDiagnoseLargePrefixes(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t, backedUp)
 	ends := p.start(t.Context(), "diagnose", "main", "--for=5s", "--large-prefixes")
 	job := p.diagnosisJob()
@@ -144,6 +148,7 @@ func TestDiagnoseLargePrefixes(t *testing.T) {
 
 // A Job that fails says why, one that the user does not wait for is deleted, and who may create none learns what would be needed.
 func TestDiagnoseLargePrefixesInVain(t *testing.T) {
+	t.Parallel()
 	p := newPerson(t, backedUp)
 	ends := p.start(t.Context(), "diagnose", "main", "--for=5s", "--large-prefixes")
 	failed := batchv1.JobStatus{StartTime: ptr.To(metav1.Now()), Failed: 1, Conditions: []batchv1.JobCondition{

@@ -5,6 +5,7 @@
 package cli
 
 import (
+	"context"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -20,7 +21,7 @@ func TestFleet(t *testing.T) {
 	now := metav1.Now()
 	policy := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.Namespace}}
 	p.Expect(testEnv.Client.Create(t.Context(), policy)).To(Succeed())
-	t.Cleanup(func() { _ = testEnv.Client.Delete(t.Context(), policy) })
+	t.Cleanup(func() { _ = testEnv.Client.Delete(context.Background(), policy) })
 	p.Expect(p.run("fleet", policy.Name).out).To(ContainSubstring("no operator has seen its newest spec yet"))
 	before := client.MergeFrom(policy.DeepCopy())
 	policy.Status = v1alpha1.EtcdFleetPolicyStatus{ObservedGeneration: policy.Generation, Changes: []v1alpha1.FleetChange{{

@@ -9,9 +9,11 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/kstatus"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +51,7 @@ func TestWatchOfAnEtcdWaitsForTheTaskOfTheNewestSpec(t *testing.T) {
 	p.Expect(got.out).To(ContainSubstring("succeeded"))
 
 	p.patch("1")
-	got = p.run("watch", "main", "--timeout", "1s")
+	got = p.run("watch", "main", "--timeout", machine.Scaled(time.Second).String())
 	p.Expect(got.code).To(Equal(3), got.String())
 	p.Expect(got.err).To(ContainSubstring("the operator has not applied the newest spec yet"))
 	p.Expect(got.out).To(BeEmpty(), "the task of the change before is not shown")

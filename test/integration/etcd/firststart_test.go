@@ -302,6 +302,7 @@ func TestUpgradeWhileAClusterBegins(t *testing.T) {
 
 // What has served does not begin a second time, whatever was erased: a lease that was renewed says so, or the ConfigMap.
 func TestNothingBeginsASecondTime(t *testing.T) {
+	t.Parallel()
 	for what, served := range map[string]func(*world){
 		"a lease was renewed": func(w *world) {
 			lease := &coordinationv1.Lease{}

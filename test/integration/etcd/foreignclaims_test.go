@@ -80,6 +80,7 @@ func (w *world) wellBeside(claim *corev1.PersistentVolumeClaim) {
 
 // Only the claims of the members grow.
 func TestClaimsOfAnotherDoNotGrow(t *testing.T) {
+	t.Parallel()
 	for what, labels := range map[string]map[string]string{"of another": ofAnother, "left over": leftOver} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -110,6 +111,7 @@ func claimsOfAnotherDoNotGrow(t *testing.T, labels map[string]string) {
 
 // A cluster that hibernates without volumes reads, records and deletes only the claims of its members.
 func TestClaimsOfAnotherOutlastHibernation(t *testing.T) {
+	t.Parallel()
 	for what, labels := range map[string]map[string]string{"of another": ofAnother, "left over": leftOver} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -257,6 +259,7 @@ func TestClaimBecomesForeignBeforeItsDeletion(t *testing.T) {
 // A foreign Job has the name of a Job of the hibernation. It is not removed, the volumes are kept, and a wake-up does
 // not wait for its end.
 func TestJobsOfAnother(t *testing.T) {
+	t.Parallel()
 	for _, which := range []string{"final", "0"} {
 		t.Run(which, func(t *testing.T) {
 			t.Parallel()

@@ -172,10 +172,7 @@ func TestHibernationWithoutVolumes(t *testing.T) {
 		g.Expect(w.Status(g).ObservedGeneration).To(Equal(w.Etcd.Generation))
 	}).Should(Succeed())
 	w.Expect(w.Status(w).Hibernation).To(Equal(record), "the record does not change")
-	w.nudge(o)
-	o.requests.take()
-	w.nudge(o)
-	w.Expect(o.requests.take()).To(BeEmpty())
+	w.writesNothing(o)
 
 	another()
 	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })

@@ -46,7 +46,7 @@ func TestMembersThatServeAsAnotherCluster(t *testing.T) {
 	w := newWorld(t, 1)
 	o := w.start()
 	w.eventuallyWell()
-	w.nudge(o) // what follows the status is written too
+	w.writesNothing(o) // what follows the status is written too
 	recorded, before := w.Status(w).ClusterID, w.versions(w)
 	w.Members.Rebuild("dead")
 	w.Change(annotate("test/look", "dead"))

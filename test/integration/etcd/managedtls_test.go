@@ -9,8 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
-	"maps"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -116,13 +114,7 @@ func TestManagedTLS(t *testing.T) {
 		before[suffix] = secret.ResourceVersion
 	}
 	w.Expect(w.secret(w, name+"-client-tls").Data).To(And(HaveKey("ca.crt"), HaveKey("tls.crt"), HaveKey("tls.key")))
-	w.nudge(o)
-	o.requests.take()
-	w.nudge(o)
-	writes := o.requests.take()
-	// Events are written later.
-	maps.DeleteFunc(writes, func(request string, _ int) bool { return strings.HasSuffix(request, " events") })
-	w.Expect(writes).To(BeEmpty(), "nothing is written while nothing is due")
+	w.writesNothing(o, "nothing is written while nothing is due")
 
 	revision := w.StatefulSet(w).Status.UpdateRevision
 	clock.add(61 * 24 * time.Hour)

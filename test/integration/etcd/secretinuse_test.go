@@ -6,9 +6,9 @@ package etcd
 
 import (
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +21,7 @@ import (
 // namespaces, can be deleted.
 func TestSecretsInUseStay(t *testing.T) {
 	t.Parallel()
-	g := NewWithT(t)
+	g := machine.Gomega(t)
 	namespace, elsewhere := testEnv.Namespace(t), testEnv.Namespace(t)
 	secrets := map[string]*corev1.Secret{}
 	for _, name := range []string{"store", "keys", "ca", "trust", "server", "client", "peers", "api", "identities", "free"} {
@@ -51,7 +51,7 @@ func TestSecretsInUseStay(t *testing.T) {
 
 	remove := func(name string) error { return testEnv.Client.Delete(t.Context(), secrets[name], client.DryRunAll) }
 	for _, name := range []string{"store", "keys", "ca", "trust", "server", "client", "peers", "api", "identities"} {
-		g.Eventually(func() error { return remove(name) }).WithTimeout(time.Minute).Should(MatchError(ContainSubstring("Secret "+name+" is in use by Etcd etcd-main")), name)
+		g.Eventually(func() error { return remove(name) }).Should(MatchError(ContainSubstring("Secret "+name+" is in use by Etcd etcd-main")), name)
 	}
 	g.Expect(remove("free")).To(Succeed())
 	g.Expect(remove("elsewhere")).To(Succeed())
@@ -59,10 +59,10 @@ func TestSecretsInUseStay(t *testing.T) {
 
 	etcd.Spec.Backup.Store.SecretRef.Name = "another"
 	g.Expect(testEnv.Client.Update(t.Context(), etcd)).To(Succeed())
-	g.Eventually(func() error { return remove("store") }).WithTimeout(time.Minute).Should(Or(Succeed(), Satisfy(apierrors.IsNotFound)))
+	g.Eventually(func() error { return remove("store") }).Should(Or(Succeed(), Satisfy(apierrors.IsNotFound)))
 	g.Expect(remove("keys")).NotTo(Succeed())
 	g.Expect(testEnv.Client.Delete(t.Context(), etcd)).To(Succeed())
-	g.Eventually(func() error { return remove("keys") }).WithTimeout(time.Minute).Should(Or(Succeed(), Satisfy(apierrors.IsNotFound)), "the Etcd is being deleted")
+	g.Eventually(func() error { return remove("keys") }).Should(Or(Succeed(), Satisfy(apierrors.IsNotFound)), "the Etcd is being deleted")
 	g.Expect(client.IgnoreNotFound(testEnv.Client.Patch(t.Context(), etcd, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))))).To(Succeed())
 
 	// A namespace takes everything with it. Its own controller, which removes the Secrets, is not running here.
@@ -71,7 +71,7 @@ func TestSecretsInUseStay(t *testing.T) {
 	etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 1,
 		Backup: &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: "S3", Container: "bucket", SecretRef: &v1alpha1.SecretReference{Name: "mounted"}}}}}
 	g.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
-	g.Eventually(func() error { return testEnv.Client.Delete(t.Context(), put, client.DryRunAll) }).WithTimeout(time.Minute).Should(Satisfy(apierrors.IsForbidden))
+	g.Eventually(func() error { return testEnv.Client.Delete(t.Context(), put, client.DryRunAll) }).Should(Satisfy(apierrors.IsForbidden))
 	g.Expect(testEnv.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}})).To(Succeed())
-	g.Eventually(func() error { return testEnv.Client.Delete(t.Context(), put) }).WithTimeout(time.Minute).Should(Or(Succeed(), Satisfy(apierrors.IsNotFound)))
+	g.Eventually(func() error { return testEnv.Client.Delete(t.Context(), put) }).Should(Or(Succeed(), Satisfy(apierrors.IsNotFound)))
 }

@@ -113,11 +113,7 @@ func TestNewClusterWithTLS(t *testing.T) {
 	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonTLSInUse))
 	w.Expect(w.Status(w).Conditions.Find(v1alpha1.ConditionTLSReady).Message).To(ContainSubstring("Clients and peers trust the same CA (CN=ca)"))
 	w.Expect(w.templateStation(w)).To(Equal(v1alpha1.TLSOn))
-	w.nudge(o)
-	w.nudge(o)
-	o.requests.take()
-	w.nudge(o)
-	w.Expect(o.requests.take()).To(BeEmpty())
+	w.writesNothing(o)
 }
 
 // One change of the Etcd, two rollouts.
@@ -165,7 +161,7 @@ func TestBrokenSecret(t *testing.T) {
 
 	ca := w.issue()
 	w.eventuallyWell()
-	w.nudge(o) // what follows the status is written too
+	w.writesNothing(o) // what follows the status is written too
 	before := w.versions(w)
 
 	w.putPair(ca, "server", certs.Expired)

@@ -8,9 +8,9 @@ package fleet
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -82,7 +82,8 @@ func (d dialer) Dial(endpoint string, config *tls.Config) (etcdclient.Client, er
 // networks counts the clusters, whose pods have addresses of their own.
 var networks int
 
-// newFleet creates n Etcds of a number of members, and an operator that has brought them up.
+// newFleet creates n Etcds of a number of members. They are deleted at the end of the test, after its operators: those of the next test look
+// after all Etcds.
 func newFleet(t *testing.T, n, members int) *fleet {
 	t.Helper()
 	f := &fleet{WithT: machine.Gomega(t), t: t, members: dialer{&sync.Mutex{}, map[string]*etcdfake.Cluster{}}, tier: strings.ToLower(t.Name())}
@@ -116,6 +117,11 @@ func (f *fleet) add(members int) {
 		f.members.mu.Unlock()
 	}
 	c.CreateEtcd(members)
+	f.t.Cleanup(func() {
+		if !f.t.Failed() { // what is there is shown
+			_ = testEnv.Client.Delete(context.Background(), c.Etcd)
+		}
+	})
 	f.clusters = append(f.clusters, c)
 }
 
@@ -173,7 +179,7 @@ func (f *fleet) policy(change func(*v1alpha1.EtcdFleetPolicySpec)) {
 	p.Spec.NamespaceSelector.MatchLabels = map[string]string{"tier": f.tier}
 	change(&p.Spec)
 	f.Expect(testEnv.Client.Create(f.t.Context(), p)).To(Succeed())
-	f.t.Cleanup(func() { _ = testEnv.Client.Delete(f.t.Context(), p) })
+	f.t.Cleanup(func() { _ = testEnv.Client.Delete(context.Background(), p) })
 	f.Eventually(func(g Gomega) {
 		g.Expect(testEnv.Client.Get(f.t.Context(), client.ObjectKeyFromObject(p), p)).To(Succeed())
 		g.Expect(p.Status.ObservedGeneration).To(Equal(p.Generation))
@@ -205,20 +211,20 @@ func tasks(g Gomega, c *env.Cluster, states ...v1alpha1.TaskState) (all []v1alph
 	return all
 }
 
-// watch remembers which clusters had a pod of an image, and how many had tasks that ran at once at most.
+// watch remembers which clusters had a pod of an image, in order.
 type watch struct {
 	mu      sync.Mutex
-	touched map[string]bool
+	touched []string
 }
 
 func (f *fleet) watch(image string) *watch {
-	w := &watch{touched: map[string]bool{}}
+	w := &watch{}
 	for _, c := range f.clusters {
 		c.WatchPods(func(_ apiwatch.EventType, pod *corev1.Pod) {
-			if strings.Contains(imageOf(pod), image) {
-				w.mu.Lock()
-				w.touched[pod.Namespace] = true
-				w.mu.Unlock()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if strings.Contains(imageOf(pod), image) && !slices.Contains(w.touched, pod.Namespace) {
+				w.touched = append(w.touched, pod.Namespace)
 			}
 		})
 	}
@@ -228,5 +234,5 @@ func (f *fleet) watch(image string) *watch {
 func (w *watch) clusters() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Sorted(maps.Keys(w.touched))
+	return slices.Clone(w.touched)
 }

@@ -99,22 +99,6 @@ func (c *cluster) keepWriting(etcd *clientv3.Client) {
 	}
 }
 
-func (c *cluster) leader() int {
-	etcd := c.members.Client(c.T)
-	leader := -1
-	c.Eventually(func(g Gomega) {
-		for i, endpoint := range c.members.Endpoints {
-			status, err := etcd.Status(c.T.Context(), endpoint)
-			g.Expect(err).NotTo(HaveOccurred())
-			if status.Leader == status.Header.MemberId {
-				leader = i
-			}
-		}
-		g.Expect(leader).To(BeNumerically(">=", 0))
-	}).Should(Succeed())
-	return leader
-}
-
 // spy is a Dialer that records the requests to the members and can delay a defragmentation.
 type spy struct {
 	etcdclient.Dialer

@@ -16,7 +16,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
-	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,9 +32,9 @@ func bytesOf(g Gomega, result map[string]string, key string) int64 {
 }
 
 func TestMaintenance(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.fill(c.members.Client(t), 16)
-	leader := c.leader()
 	c.start()
 	c.run("m", both)
 	done := c.UntilTask("m", v1alpha1.TaskStateSucceeded)
@@ -43,9 +42,10 @@ func TestMaintenance(t *testing.T) {
 
 	asked := strings.Split(strings.TrimSpace(c.spy.said()), "\n")
 	c.Expect(asked).To(HaveLen(4))
-	c.Expect(asked[2]).To(HavePrefix("MoveLeader"))
+	leader, moved := strings.CutPrefix(asked[2], "MoveLeader ")
+	c.Expect(moved).To(BeTrue(), asked[2])
 	c.Expect(c.spy.said()).NotTo(ContainSubstring("leads: true"))
-	c.Expect(asked[3]).To(ContainSubstring(env.PodIP(leader)), "the leader is the last")
+	c.Expect(asked[3]).To(HavePrefix("Defragment "+leader+","), "the leader is the last")
 	for i := range 3 {
 		before, after := bytesOf(c, done.Status.Result, fmt.Sprintf("main-%d.bytesBefore", i)), bytesOf(c, done.Status.Result, fmt.Sprintf("main-%d.bytesAfter", i))
 		c.Expect(before).To(BeNumerically(">", 32<<20))
@@ -63,6 +63,7 @@ func TestMaintenance(t *testing.T) {
 
 // The cluster has exceeded its quota and refuses writes; after maintenance it accepts them.
 func TestNoSpaceIsResolved(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, fmt.Sprintf("--quota-backend-bytes=%d", 16<<20))
 	etcd := c.members.Client(t)
 	// A member updates its size on commit, every 100 ms: on a fast disk, many more than 16 values fit.
@@ -80,6 +81,7 @@ func TestNoSpaceIsResolved(t *testing.T) {
 
 // The status of an Etcd says that etcd has raised an alarm, of which member, and what to do, until the alarm is disarmed.
 func TestNoSpaceIsReported(t *testing.T) {
+	t.Parallel()
 	c := &cluster{Cluster: testEnv.NewCluster(t, name)}
 	c.members = testEnv.StartMembers(t, name, []string{t.TempDir()}, fmt.Sprintf("--quota-backend-bytes=%d", 16<<20))
 	c.spy = &spy{Dialer: c.members}
@@ -111,8 +113,10 @@ func TestNoSpaceIsReported(t *testing.T) {
 
 // The operator stops in the middle of a defragmentation, before or after the request was forwarded.
 func TestOperatorStopsDuringDefragmentation(t *testing.T) {
+	t.Parallel()
 	for name, passOn := range map[string]bool{"before the request reached the member": false, "while the member defragments": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t, 3)
 			c.fill(c.members.Client(t), 8)
 			// A member that seems to have nothing to gain is skipped and gets no request.
@@ -152,6 +156,7 @@ func TestOperatorStopsDuringDefragmentation(t *testing.T) {
 }
 
 func TestNoQuorumNoMaintenance(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	c.members.Endpoints[0] = "http://127.0.0.1:1"
 	c.start()
@@ -161,6 +166,7 @@ func TestNoQuorumNoMaintenance(t *testing.T) {
 }
 
 func TestDeletionDuringMaintenance(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3)
 	c.fill(c.members.Client(t), 4)
 	go c.keepWriting(c.members.Client(t))
@@ -188,6 +194,7 @@ func TestDeletionDuringMaintenance(t *testing.T) {
 // The request to a member that takes longer than spec.etcd.etcdDefragTimeout is given up: the task reports that and checks
 // the outcome later.
 func TestDefragmentationTakesTooLong(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	before := c.Etcd.DeepCopy()
 	c.Etcd.Spec.Etcd.EtcdDefragTimeout = &metav1.Duration{Duration: machine.Scaled(time.Second)}

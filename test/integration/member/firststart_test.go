@@ -105,6 +105,7 @@ func (c *cluster) createAgainDamaged(g *GomegaWithT, harm func(*GomegaWithT)) {
 // An Etcd of one member is created again beside its claim, whose data is damaged: the backup is restored, under an ID that the operator
 // takes for the successor of the one that it has found on the volume.
 func TestRecreatedBesideItsDamagedData(t *testing.T) {
+	t.Parallel()
 	for name, harm := range map[string]func(*cluster) func(*GomegaWithT){
 		"the log":      func(c *cluster) func(*GomegaWithT) { return func(g *GomegaWithT) { c.damage(g, 0) } },
 		"the database": (*cluster).damageDatabase,
@@ -130,6 +131,7 @@ func TestRecreatedBesideItsDamagedData(t *testing.T) {
 
 // Without a backup, nothing is begun: the member says that its data is damaged, and what to do.
 func TestRecreatedBesideItsDamagedDataWithoutABackup(t *testing.T) {
+	t.Parallel()
 	for name, to := range map[string]func(string) store.Config{
 		"no store": func(string) store.Config { return store.Config{} },
 		"an empty prefix": func(dir string) store.Config {

@@ -39,7 +39,7 @@ func TestHibernation(t *testing.T) {
 	id := c.startThree(g)
 	c.put(g, "in an earlier snapshot")
 	c.takeFull(g)
-	w := c.writeUntilKilled(g, 2*time.Second)
+	w := c.writeUntilKilled(g, time.Second/2)
 
 	best := 0
 	surveys := map[int]member.Survey{}
@@ -90,6 +90,7 @@ func TestHibernation(t *testing.T) {
 
 // No final snapshot is taken of a member that is behind the store, and a failing store keeps no partial snapshot.
 func TestFinalSnapshotOfALaggingMember(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 1).backedUp().single(g)
 	id := c.idOf(g, 0)

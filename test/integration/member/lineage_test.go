@@ -20,6 +20,7 @@ import (
 // The only member of a cluster loses its volume, twice in a row, wherever its recorded ID comes from. It is restored as a cluster with
 // an ID of its own, and starts with its data before and after the operator records it. A volume from before a restore is refused.
 func TestOnlyMemberIsRestoredWhateverIDIsRecorded(t *testing.T) {
+	t.Parallel()
 	for name, begin := range map[string]func(*GomegaWithT, *cluster){
 		"its own":            beginAsUsual,
 		"that of etcd-druid": beginAsDruid,

@@ -57,9 +57,10 @@ type migration struct {
 	task        tasks.Typed[membership.Config]
 	// loses: etcd's answers to changes of the list are lost, and another operator starts after each.
 	loses bool
-	// asked is what etcd was asked to change, and ended whether the task has.
-	asked []string
-	ended bool
+	// asked is what etcd was asked to change, failed the error of the last step, and ended whether the task has.
+	asked  []string
+	failed error
+	ended  bool
 }
 
 func (m *migration) labels() map[string]string {
@@ -211,7 +212,7 @@ func (m *migration) until(g Gomega, is func() bool) {
 	m.source.t.Helper()
 	m.ended = false
 	g.Eventually(func() bool { m.step(g); return is() }).WithTimeout(4*machine.Patience()).WithPolling(300*time.Millisecond).
-		Should(BeTrue(), func() string { return fmt.Sprintf("%s: %s %v", m.list(g), m.blockedBy(), m.asked) })
+		Should(BeTrue(), func() string { return fmt.Sprintf("%s: %s %v %v", m.list(g), m.blockedBy(), m.asked, m.failed) })
 }
 
 // step lets Kubernetes, the agents, the controller of Etcds and the task do what they have to.
@@ -244,13 +245,10 @@ func (m *migration) step(g Gomega) {
 	if verdict.Step == nil {
 		return
 	}
-	err = m.handler.Perform(ctx, m.task.Task, *verdict.Step)
+	// On a busy machine etcd may not answer in time. As in the engine, the next step begins with what there is.
+	m.failed = m.handler.Perform(ctx, m.task.Task, *verdict.Step)
 	if m.loses && slices.Contains([]string{"AddLearner", "PromoteLearner", "RemoveMember", "MoveLeader"}, verdict.Step.Operation) {
 		m.restart()
-		return
-	}
-	if err != nil && !etcdclient.IsRefusal(err) {
-		g.Expect(err).NotTo(HaveOccurred())
 	}
 }
 

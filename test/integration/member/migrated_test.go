@@ -112,6 +112,9 @@ func (m *migration) leader(g Gomega) (name string) {
 	return name
 }
 
+// sourceLeads reports whether a member of the source leads. On a busy machine another one may be elected, which hands over until the cut-over.
+func (m *migration) sourceLeads(g Gomega) bool { return len(m.leader(g)) == len("m0") }
+
 // writeAlways writes until the returned function is called, which returns how many writes were acknowledged, and the longest time without.
 func (m *migration) writeAlways() func() (acknowledged int64, gap time.Duration) {
 	etcd, err := clientv3.New(m.source.clientConfig(m.endpoints()...))

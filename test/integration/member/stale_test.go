@@ -21,6 +21,7 @@ import (
 // A learner whose pod was prepared for an earlier member list refuses to start, each time, and says so in the words that the operator looks for.
 // Prepared again, as in another pod, it joins.
 func TestALearnerThatWasPreparedForAnEarlierList(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"etcd-3.5/etcd", "etcd-3.6/etcd", "etcd"} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()

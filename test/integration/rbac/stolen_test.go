@@ -6,9 +6,9 @@ package rbac
 
 import (
 	"testing"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -29,7 +29,7 @@ type thief struct {
 
 func newThief(t *testing.T) *thief {
 	h := &thief{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
-	h.SetDefaultEventuallyTimeout(2 * time.Minute)
+	h.SetDefaultEventuallyTimeout(machine.Patience())
 	var err error
 	h.client, err = client.New(testEnv.AsOperator(), client.Options{Scheme: testEnv.Scheme})
 	h.Expect(err).NotTo(HaveOccurred())
