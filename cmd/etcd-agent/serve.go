@@ -115,6 +115,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 			return nil, err
 		}
 		api.Snapshots, api.Health, s.Lead = b, b.Healthy, b.lead
+		s.Saw = b.seen.Note
 	}
 	mux.Handle("/metrics", server.Metrics(api, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	mux.Handle("/", server.Handler(api))

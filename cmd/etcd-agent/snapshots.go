@@ -51,7 +51,9 @@ type snapshots struct {
 	unrecorded map[backup.Kind]backup.Snapshot
 	recording  sync.Mutex
 	restored   serve.AfterRestore
-	log        logr.Logger
+	// seen is when this agent saw which revisions.
+	seen snapshotter.Seen
+	log  logr.Logger
 }
 
 func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *clientv3.Client, registry prometheus.Registerer) (*snapshots, error) {
@@ -95,7 +97,7 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 
 // config adds the callbacks to the configuration of a snapshotter.
 func (s *snapshots) config(c snapshotter.Config) snapshotter.Config {
-	c.FullFirst, c.OnSnapshot = s.restored.NeedsFull, s.report
+	c.FullFirst, c.OnSnapshot, c.Seen = s.restored.NeedsFull, s.report, &s.seen
 	return c
 }
 

@@ -54,6 +54,7 @@ type KeyValue struct {
 type DeltaBuffer struct {
 	json        bytes.Buffer
 	first, last int64
+	seen        time.Time
 }
 
 // Add appends an event. Events come in the order of their revisions. It returns ErrDeltaTooBig for what could not be read
@@ -73,7 +74,7 @@ func (b *DeltaBuffer) Add(e Event) error {
 		b.json.WriteByte(',')
 	}
 	b.json.Write(data)
-	b.last = e.EtcdEvent.Kv.ModRevision
+	b.last, b.seen = e.EtcdEvent.Kv.ModRevision, e.Time
 	return nil
 }
 
@@ -85,6 +86,9 @@ func (b *DeltaBuffer) Len() int { return b.json.Len() }
 
 // Revisions returns the revisions of the first and the last event.
 func (b *DeltaBuffer) Revisions() (first, last int64) { return b.first, b.last }
+
+// Seen returns when the last event was seen; zero without one.
+func (b *DeltaBuffer) Seen() time.Time { return b.seen }
 
 // Write writes a delta snapshot into its object. The buffer keeps the events, so that a failed write can be retried.
 func (b *DeltaBuffer) Write(object io.Writer, s Snapshot) error {

@@ -79,7 +79,10 @@ func (e *etcd) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("asking the member for its status: %w", err)
 	}
-	return Status{ClusterID: r.Header.GetClusterId(), MemberID: r.Header.GetMemberId(), Leader: r.Leader, Learner: r.IsLearner}, nil
+	return Status{
+		ClusterID: r.Header.GetClusterId(), MemberID: r.Header.GetMemberId(), Leader: r.Leader, Learner: r.IsLearner,
+		Revision: r.Header.GetRevision(),
+	}, nil
 }
 
 func (e *etcd) Read(ctx context.Context, linearizable bool) error {

@@ -40,7 +40,8 @@ func (v *voter) note(format string, args ...any) error {
 }
 
 func (v *voter) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
-	return &etcdserverpb.StatusResponse{Header: &etcdserverpb.ResponseHeader{ClusterId: 0xcafe, MemberId: 0xa}, Leader: v.leader, IsLearner: true}, v.refuses
+	header := &etcdserverpb.ResponseHeader{ClusterId: 0xcafe, MemberId: 0xa, Revision: 7}
+	return &etcdserverpb.StatusResponse{Header: header, Leader: v.leader, IsLearner: true}, v.refuses
 }
 
 func (v *voter) MemberList(_ context.Context, r *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
@@ -90,7 +91,7 @@ func soon(t *testing.T) context.Context {
 func TestStatusOfTheOwnMember(t *testing.T) {
 	v := &voter{leader: 0xb}
 	g, m, _, _ := beside(t, v)
-	g.Expect(m.Status(soon(t))).To(Equal(Status{ClusterID: 0xcafe, MemberID: 0xa, Leader: 0xb, Learner: true}))
+	g.Expect(m.Status(soon(t))).To(Equal(Status{ClusterID: 0xcafe, MemberID: 0xa, Leader: 0xb, Learner: true, Revision: 7}))
 	v.refuses = rpctypes.ErrGRPCNotCapable
 	s, err := m.Status(soon(t))
 	g.Expect(err).To(MatchError(ContainSubstring("asking the member for its status: ")))

@@ -38,6 +38,8 @@ type Status struct {
 	// Leader is the ID of the leader; 0 if the member knows none.
 	Leader  uint64
 	Learner bool
+	// Revision that the member has.
+	Revision int64
 }
 
 // leads reports whether the member is the leader.
@@ -88,6 +90,8 @@ type Server struct {
 	Heartbeat time.Duration
 	// Lead runs while the member leads, until its context ends. It may be nil.
 	Lead func(ctx context.Context)
+	// Saw is called with each revision that the member answers with. It may be nil.
+	Saw func(revision int64, at time.Time)
 	// Tidy is called once the member is a voter that knows a leader, and then with each heartbeat until it reports that it
 	// is done.
 	Tidy func() (done bool)
@@ -169,6 +173,9 @@ func (s *Server) once(ctx context.Context) {
 		return
 	}
 	s.stirred, s.removed = s.Clock.Now(), 0
+	if s.Saw != nil {
+		s.Saw(status.Revision, s.stirred)
+	}
 	s.lead(ctx, status.leads() && (shared.Source == nil || !shared.Source.Leads))
 	switch {
 	case status.Learner:

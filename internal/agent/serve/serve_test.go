@@ -106,6 +106,28 @@ func TestLeaseIsRenewedEveryHeartbeatAndWhenTheRoleChanges(t *testing.T) {
 	g.Expect(l.holders[2]).To(Equal("a:cafe:Leader"))
 }
 
+// Whatever its role, an agent tells which revision the member has, and nothing of one that does not answer.
+func TestTheRevisionThatWasSeen(t *testing.T) {
+	g := NewWithT(t)
+	s, m, _, clock := newServer()
+	type seen struct {
+		revision int64
+		at       time.Time
+	}
+	var all []seen
+	s.Saw = func(revision int64, at time.Time) { all = append(all, seen{revision, at}) }
+	for _, status := range []Status{{Revision: 7, MemberID: 1, Leader: 1}, {Revision: 8, Learner: true}, {Revision: 9}} {
+		m.status = status
+		s.once(t.Context())
+		g.Expect(all).To(ConsistOf(seen{status.Revision, clock.Now()}))
+		all = nil
+		clock.Step(time.Second)
+	}
+	m.err = errors.New("it hangs")
+	s.once(t.Context())
+	g.Expect(all).To(BeEmpty())
+}
+
 func TestLeaseIsRenewedAgainAfterAFailure(t *testing.T) {
 	g := NewWithT(t)
 	s, _, l, clock := newServer()

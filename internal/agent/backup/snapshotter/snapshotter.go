@@ -31,6 +31,8 @@ type Config struct {
 	Options
 	// Etcd is the member.
 	Etcd Etcd
+	// Seen tells when this agent has seen what it collects later. It may be nil.
+	Seen *Seen
 	// Store for the snapshots.
 	Store *store.Store
 	// FullFirst reports whether to start with a full snapshot, because the store may hold another history: the member was
@@ -107,6 +109,9 @@ func New(config Config) (*Snapshotter, error) {
 	}
 	if !config.Compression.Valid() {
 		return nil, fmt.Errorf("there is no compression %q", config.Compression)
+	}
+	if config.Seen == nil {
+		config.Seen = &Seen{}
 	}
 	// Leave space for one more response of etcd.
 	config.DeltaLimit = min(config.DeltaLimit, backup.MaxDelta/2)

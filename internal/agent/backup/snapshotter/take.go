@@ -57,7 +57,7 @@ func (n *session) full(ctx context.Context, final bool) (*backup.Snapshot, error
 	}
 	// The stream was read to its end.
 	defer func() { _ = stream.Close() }()
-	snapshot := backup.Snapshot{Kind: backup.Full, LastRevision: revision, Final: final}
+	snapshot := backup.Snapshot{Kind: backup.Full, LastRevision: revision, Created: n.config.Clock.Now(), Final: final}
 	return n.write(ctx, snapshot, func(w io.Writer, s backup.Snapshot) error { return backup.WriteFull(w, s, stream) })
 }
 
@@ -78,6 +78,7 @@ func (n *session) closeGap(ctx context.Context) {
 // delta takes deltas until the store has everything written before the call. It returns the last one, or nil without
 // changes. If deltas cannot continue, it takes a full snapshot.
 func (n *session) delta(ctx context.Context) (*backup.Snapshot, error) {
+	began := n.config.Clock.Now()
 	target, err := n.config.Etcd.Revision(ctx)
 	if err != nil {
 		return nil, err
@@ -91,7 +92,10 @@ func (n *session) delta(ctx context.Context) (*backup.Snapshot, error) {
 			return last, err
 		}
 		first, end := n.events.Revisions()
-		snapshot := backup.Snapshot{Kind: backup.Delta, StartRevision: first, LastRevision: end}
+		snapshot := backup.Snapshot{Kind: backup.Delta, StartRevision: first, LastRevision: end, Created: n.events.Seen()}
+		if end >= target && began.After(snapshot.Created) {
+			snapshot.Created = began
+		}
 		if last, err = n.write(ctx, snapshot, n.events.Write); err != nil {
 			return nil, err
 		}
@@ -99,11 +103,11 @@ func (n *session) delta(ctx context.Context) (*backup.Snapshot, error) {
 	return last, nil
 }
 
-// write writes a snapshot into the store, and drops the events up to its revision.
+// write writes a snapshot, which has everything that was seen until it was created, into the store, and drops the events up to its revision.
 func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Writer, backup.Snapshot) error) (*backup.Snapshot, error) {
 	began := n.config.Clock.Now()
 	// Snapshots are ordered by time, so times must increase whatever the clock does.
-	s.Created = began.UTC().Truncate(time.Second)
+	s.Created = s.Created.UTC().Truncate(time.Second)
 	if !s.Created.After(n.newest) {
 		s.Created = n.newest.Add(time.Second)
 	}
@@ -183,7 +187,7 @@ func (n *session) take(ctx context.Context, response clientv3.WatchResponse, ope
 		if err != nil {
 			return err
 		}
-		err = n.events.Add(backup.Event{Time: now, LeaseTTL: ttl, EtcdEvent: backup.EtcdEvent{
+		err = n.events.Add(backup.Event{Time: n.config.Seen.At(e.Kv.ModRevision, now), LeaseTTL: ttl, EtcdEvent: backup.EtcdEvent{
 			Type: backup.EventType(e.Type),
 			Kv: backup.KeyValue{
 				Key: e.Kv.Key, Value: e.Kv.Value, Lease: e.Kv.Lease,
