@@ -185,6 +185,9 @@ const (
 	// AnnotationBeganAt on the Lease of full snapshots is the highest revision at which a cluster of the Etcd has begun from a backup or from rebuilt
 	// data, or was about to. The agent sets it before that cluster can start, and the next one begins above it.
 	AnnotationBeganAt = "druid.gardener.cloud/began-at-revision"
+	// AnnotationBeganWith on the same Lease is the token of the cluster that was last about to begin: one that has it begins again, and what clients have
+	// seen since is unknown. Each recovery, wake-up and Etcd has a token of its own.
+	AnnotationBeganWith = "druid.gardener.cloud/began-with-token"
 	// AnnotationSafeToEvict on a pod of a Job prevents the cluster autoscaler from evicting it. Whether it may evict members is
 	// decided by spec.annotations of the Etcd.
 	AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"

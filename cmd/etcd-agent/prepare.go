@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -25,6 +26,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
@@ -42,7 +45,7 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if storeConfig.Provider != "" {
-				options.Begins = leases.begins()
+				options.Begins = leases.begins(options.SharedDir)
 				options.Backups = limitedBackups{prepare.StoredBackups{Config: storeConfig, Recorded: leases.recorded(), Accept: leases.accept(), Begins: options.Begins, Log: log}}
 			}
 			err := prepare.Run(cmd.Context(), log, options)
@@ -89,22 +92,33 @@ func (l *leaseNames) recorded() func(context.Context) (backup.Record, error) {
 	}
 }
 
-// begins returns the record of at which revision clusters begin; nil without leases. A member that nothing can be recorded for waits.
-func (l *leaseNames) begins() datadir.Recorder {
+// begins returns the record of at which revision clusters of the Etcd begin that the shared configuration is of; nil without leases. A member that
+// nothing can be recorded for waits.
+func (l *leaseNames) begins(sharedDir string) datadir.Recorder {
 	if l.full == "" {
 		return nil
 	}
-	return func(ctx context.Context, at func(began int64) int64) (int64, error) {
+	return func(ctx context.Context, token string, at func(began int64, again bool) int64) (int64, error) {
+		shared, err := member.ReadShared(sharedDir)
+		if err != nil {
+			return 0, err
+		}
 		config, err := rest.InClusterConfig()
 		if err != nil {
 			return 0, fmt.Errorf("loading the in-cluster configuration: %w", err)
 		}
-		record, err := serve.Begins(config, l.namespace, l.full)
+		record, err := serve.Begins(config, l.etcd(shared.EtcdUID()), l.full)
 		if err != nil {
 			return 0, err
 		}
-		return record(ctx, at)
+		return record(ctx, token, at)
 	}
+}
+
+// etcd returns what is known of the Etcd of a UID: its name is in that of the lease.
+func (l *leaseNames) etcd(uid string) *v1alpha1.Etcd {
+	name := strings.TrimSuffix(l.full, (&v1alpha1.Etcd{}).FullSnapshotLeaseName())
+	return &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name, UID: types.UID(uid)}}
 }
 
 // accept returns the command with which a person accepts a store that ends before what the leases record, but for the revision.

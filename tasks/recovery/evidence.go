@@ -39,8 +39,8 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 	if err != nil {
 		return e, err
 	}
-	// The status forgets it before there is a snapshot, and a restore by the only member is not in it.
-	e.Backup, e.Began = backupOf(leases), max(newcluster.Began(etcd.Status.Recovery), newcluster.RecordedBegan(leases.Full))
+	// The status forgets it before there is a snapshot, and a restore by the only member is not in it. The Lease stays if the store is removed.
+	e.Backup, e.Began = backupOf(etcd, leases), max(newcluster.Began(etcd.Status.Recovery), newcluster.RecordedBegan(leases.Full))
 	var made []string
 	if r := etcd.Status.Recovery; r != nil {
 		shared, err := h.shared(ctx, etcd)
@@ -91,24 +91,22 @@ func (h *Handler) shared(ctx context.Context, etcd *v1alpha1.Etcd) (member.Share
 	return shared, nil
 }
 
-// snapshotLeases reads what the agents have recorded of backups; nothing if the Etcd has no store.
+// snapshotLeases reads what the agents have recorded of backups, and of where clusters have begun.
 func (h *Handler) snapshotLeases(ctx context.Context, etcd *v1alpha1.Etcd) (observe.SnapshotLeases, error) {
-	if !etcd.HasBackupStore() {
-		return observe.SnapshotLeases{}, nil
-	}
 	leases, err := observe.ReadSnapshotLeases(ctx, h.Live, etcd)
 	return leases, coded.Error(v1alpha1.ErrObserve, err)
 }
 
-// newestBackup returns the newest backup that the agents have recorded; the zero value if no full snapshot is recorded.
+// newestBackup returns the newest backup that the agents have recorded; the zero value if there is none: see backupOf.
 func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (Backup, error) {
 	leases, err := h.snapshotLeases(ctx, etcd)
-	return backupOf(leases), err
+	return backupOf(etcd, leases), err
 }
 
-func backupOf(leases observe.SnapshotLeases) Backup {
+// backupOf returns the backup that the leases record; the zero value if they record no full snapshot, or if the Etcd has no store to restore it from.
+func backupOf(etcd *v1alpha1.Etcd, leases observe.SnapshotLeases) Backup {
 	full, delta := recordOf(leases.Full), recordOf(leases.Delta)
-	if full == (backup.Record{}) {
+	if !etcd.HasBackupStore() || full == (backup.Record{}) {
 		return Backup{}
 	}
 	return Backup{

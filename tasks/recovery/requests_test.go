@@ -225,12 +225,16 @@ func TestWhereARecordedClusterBegan(t *testing.T) {
 		e, err := handlerOf(apitest.API(etcd, config(t, etcd, 3), lease), nil).evidence(t.Context(), taskOf(etcd, nil).Task, newInput(hold()).Snapshot)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(e.highest()).To(Equal(max(e.Began, e.Backup.Highest, 1)))
+		g.Expect(e.Backup != Backup{}).To(Equal(etcd.HasBackupStore() && lease.OwnerReferences != nil && lease.Spec.HolderIdentity != nil), "what no store has cannot be restored")
 		return e.Began
 	}
 	same := func(*coordinationv1.Lease) {}
 	g.Expect(began("1000000042", same)).To(BeEquivalentTo(1_000_000_042))
 	g.Expect(began("1000000042", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil })).To(BeEquivalentTo(1_000_000_042), "no snapshot is recorded")
 	g.Expect(began("1000000042", func(l *coordinationv1.Lease) { l.OwnerReferences = nil })).To(BeZero(), "the Lease is foreign")
+	etcd.Spec.Backup = nil
+	g.Expect(began("1000000042", same)).To(BeEquivalentTo(1_000_000_042), "the store was removed from the spec, and the Lease is still there")
+	etcd = lostEtcd()
 	g.Expect(began("2305843009213693953", same)).To(BeEquivalentTo(backup.MaxBegan))
 	for _, wrong := range []string{"", "many", "-5", "9223372036854775808"} {
 		g.Expect(began(wrong, same)).To(BeZero(), wrong)

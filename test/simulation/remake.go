@@ -210,7 +210,7 @@ func (a *preparation) fromBackup() (*members.Disk, string) {
 }
 
 // raised raises the revision of data by a bump at least, once the Lease of full snapshots has it, or returns why that is not recorded: the API server
-// may be out of reach or fail, also after the write.
+// may be out of reach or fail, also after the write. The real agent then keeps the data for a while, and asks again.
 func (a *preparation) raised(d *members.Disk, bump int64) (_ *members.Disk, why string) {
 	b, f := a.world.of(a.name).backups, a.world.faults
 	if b == nil {
@@ -226,9 +226,11 @@ func (a *preparation) raised(d *members.Disk, bump int64) (_ *members.Disk, why 
 	case lease == nil:
 		return nil, "there is no Lease of full snapshots"
 	}
-	begins := datadir.BeginsAt(d.Revision(), bump, backup.ParseBegan(lease.Annotations[v1alpha1.AnnotationBeganAt]))
+	token := a.shared.RestoreToken()
+	begins := datadir.BeginsAt(d.Revision(), bump, backup.ParseBegan(lease.Annotations[v1alpha1.AnnotationBeganAt]), lease.Annotations[v1alpha1.AnnotationBeganWith] == token)
 	edit(a.world, Namespace, name, "", func(l *coordinationv1.Lease) {
 		metav1.SetMetaDataAnnotation(&l.ObjectMeta, v1alpha1.AnnotationBeganAt, strconv.FormatInt(begins, 10))
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, v1alpha1.AnnotationBeganWith, token)
 	})
 	if fails {
 		f.injected["record of where a cluster begins lost its answer"]++

@@ -193,7 +193,7 @@ func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (
 		bump = max(c.Known-result.Revision, 0) + Margin
 	}
 	if bump > 0 {
-		if _, err := Begin(ctx, db, result.Revision, bump, c.Begins); err != nil {
+		if _, err := (Start{Token: c.Token, Begins: c.Begins, Log: c.Log}).Begin(ctx, db, result.Revision, bump); err != nil {
 			return RebuildResult{}, err
 		}
 	}

@@ -532,9 +532,10 @@ func TestRebuildBeginsAboveWhatIsRecorded(t *testing.T) {
 		dir := newMember(t, 3, datadirtest.Put("a", "1", 0))
 		config := configFor(t, dir)
 		config.Known = 40
-		config.Begins = func(_ context.Context, at func(int64) int64) (int64, error) {
+		config.Begins = func(_ context.Context, token string, at func(int64, bool) int64) (int64, error) {
+			g.Expect(token).To(BeElementOf("", config.Token))
 			g.Expect(RebuiltDir(dir, "task")).NotTo(BeADirectory())
-			began = max(began, at(began))
+			began = max(began, at(began, false))
 			return began, fails
 		}
 		if _, err := Rebuild(t.Context(), config); err != nil {

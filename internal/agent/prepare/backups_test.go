@@ -161,7 +161,9 @@ func TestRestoreFromAnotherPrefix(t *testing.T) {
 // Without a record of where the cluster begins, no data is made of a backup, nor of the data of a member.
 func TestNothingBeginsWithoutARecord(t *testing.T) {
 	g := NewWithT(t)
-	away := func(context.Context, func(int64) int64) (int64, error) { return 0, errors.New("no API server") }
+	away := func(context.Context, string, func(int64, bool) int64) (int64, error) {
+		return 0, errors.New("no API server")
+	}
 	in := store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"}
 	keeps(t, in, backup.Snapshot{Kind: backup.Full, LastRevision: 5})
 	shared := sharedIn(t.TempDir())

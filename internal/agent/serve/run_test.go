@@ -177,7 +177,7 @@ func TestClientsOfLeases(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("making a client for leases: ")))
 	_, err = Recorded(bad, "ns", "full")
 	g.Expect(err).To(MatchError(ContainSubstring("making a client for leases: ")))
-	_, err = Begins(bad, "ns", "full")
+	_, err = Begins(bad, owned, "full")
 	g.Expect(err).To(MatchError(ContainSubstring("making a client for leases: ")))
 	config := &rest.Config{Host: "http://127.0.0.1:1"}
 	l, err := newLease(config, "ns", "full", 0)

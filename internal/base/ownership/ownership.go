@@ -130,7 +130,7 @@ var afterDeletion = map[string]string{
 	"ServiceAccount":      "; or delete it: the tokens of the running agents become invalid, and for up to an hour they renew no lease",
 	"Role":                "; or delete it: the operator recreates it",
 	"RoleBinding":         "; or delete it: the operator recreates it",
-	"Lease":               "; or delete it: the operator recreates it, and the agents renew it",
+	"Lease":               "; or, unless it is one of snapshots, which would forget where a restore has to begin, delete it: the operator recreates it, and the agents renew it",
 	"PodDisruptionBudget": "; or delete it: nothing limits evictions until the operator recreates it",
 }
 

@@ -5,8 +5,10 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -428,20 +430,23 @@ func TestRestoreBeginsAboveWhatIsRecorded(t *testing.T) {
 	r := newTrial(t, false)
 	r.put("a=1", "a=2")
 	r.full()
-	began, fails := int64(0), error(nil)
+	began, with, fails := int64(0), "", error(nil)
 	restore := func(change func(*Config)) (int64, error) {
 		config := r.into()
+		config.Token = fmt.Sprint("start at ", began)
 		change(&config)
-		config.Begins = func(_ context.Context, at func(int64) int64) (int64, error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		config.Begins = func(_ context.Context, token string, at func(int64, bool) int64) (int64, error) {
 			r.Expect(config.DataDir).NotTo(BeADirectory())
-			before := began
-			began = max(began, at(began))
-			if began > before && fails != nil {
+			began = max(began, at(began, token == with))
+			if with = cmp.Or(token, with); token != "" && fails != nil {
+				cancel() // the agent ends
 				return 0, fails
 			}
 			return began, nil
 		}
-		if _, err := Restore(t.Context(), config); err != nil {
+		if _, err := Restore(ctx, config); err != nil {
 			r.Expect(config.DataDir).NotTo(BeADirectory())
 			return 0, err
 		}
@@ -449,7 +454,11 @@ func TestRestoreBeginsAboveWhatIsRecorded(t *testing.T) {
 		return revision, nil
 	}
 	behind := func(c *Config) { c.Behind = true }
-	r.Expect(restore(func(*Config) {})).To(BeEquivalentTo(3), "it goes on")
+	wakes := func(token string) func(*Config) { return func(c *Config) { c.Token = token } }
+	r.Expect(restore(wakes("1"))).To(BeEquivalentTo(3), "it goes on")
+	r.Expect(restore(wakes("2"))).To(BeEquivalentTo(3), "it wakes up again, and nothing was written")
+	r.Expect(restore(wakes("2"))).To(BeEquivalentTo(3+margin), "it has lost its volume")
+	began = 3
 	r.Expect(restore(behind)).To(BeEquivalentTo(3 + margin))
 	r.Expect(restore(behind)).To(BeEquivalentTo(3 + 2*margin))
 	fails = errors.New("the answer was lost")

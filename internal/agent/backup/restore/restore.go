@@ -151,7 +151,8 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 		result.Bump = min(max(source.highest, c.Record.Revision, c.Known, result.Revision)-result.Revision, maxRevision) + margin
 	}
 	// Last of all: it changes HashKV.
-	if result.Bump, err = datadir.Begin(ctx, databaseIn(data), result.Revision, result.Bump, c.Begins); err != nil {
+	start := datadir.Start{Token: c.Token, Begins: c.Begins, Log: c.Log}
+	if result.Bump, err = start.Begin(ctx, databaseIn(data), result.Revision, result.Bump); err != nil {
 		return Result{}, err
 	}
 	if err := crashsafe.Publish(data, c.DataDir); err != nil {
