@@ -35,7 +35,11 @@ func Begins(config *rest.Config, etcd *v1alpha1.Etcd, name string) (func(ctx con
 		defer cancel()
 		var foreign *ownership.Foreign
 		err = l.update(ctx, func(lease *coordinationv1.Lease) (next *coordinationv1.Lease) {
-			if foreign = ownership.Of(etcd, "Lease", lease); foreign != nil {
+			// The label of its manager may be that of etcd-druid already, which the Etcd is handed back to.
+			if foreign = nil; !metav1.IsControlledBy(lease, etcd) {
+				foreign = ownership.Of(etcd, "Lease", lease)
+			}
+			if foreign != nil {
 				return nil
 			}
 			revision, next = begins(lease, token, at)

@@ -94,6 +94,20 @@ func TestAStartThatIsRepeatedIsRecognized(t *testing.T) {
 	g.Expect(again).To(HaveKeyWithValue("", false), "agents of before record no token")
 }
 
+// A restore while an Etcd is handed back goes on: the Lease is still its own.
+func TestALeaseThatIsHandedBackRecords(t *testing.T) {
+	g := NewWithT(t)
+	s, config := serveOne(t)
+	s.owns("uid")
+	s.change(func(l *coordinationv1.Lease) {
+		l.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid}
+	})
+	record, err := Begins(config, owned, "main-full-snap")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(record(t.Context(), "token", func(int64, bool) int64 { return 80 })).To(BeEquivalentTo(80))
+	g.Expect(s.lease.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationBeganAt, "80"))
+}
+
 // A lease of that name that is not the Etcd's own is neither read nor written, and the error says whose it is and what to do.
 func TestAForeignLeaseRecordsNothing(t *testing.T) {
 	for uid, says := range map[types.UID]string{

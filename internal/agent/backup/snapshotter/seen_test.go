@@ -50,7 +50,7 @@ func TestSeenIsBounded(t *testing.T) {
 		g.Expect(late(i)).To(And(BeNumerically(">=", 0), BeNumerically("<", 32)), "revision %d", i)
 	}
 	for i := range int64(maxMarks / 4) {
-		g.Expect(late(n - 1 - i)).To(BeNumerically("<", 2), "of late")
+		g.Expect(late(n-1-i)).To(BeNumerically("<", 2), "of late")
 	}
 }
 
