@@ -141,7 +141,7 @@ type RecoveryStatus struct {
 }
 
 // ClusterRecovery tells the members how to start as a new cluster. It stays until the task that recovered the cluster is gone, and every
-// Restore that has replaced data, and every member votes; until then the members keep their previous data.
+// other for which members have set data aside, and every member votes; until then they keep all of that data.
 type ClusterRecovery struct {
 	// task is the name of the task that recovers the cluster; empty if the cluster wakes up without volumes.
 	Task string `json:"task"`
