@@ -92,7 +92,7 @@ func on(positions ...uint64) func(*Input) {
 	return func(in *Input) {
 		for i, index := range positions {
 			v := survey.Volume{Ordinal: int32(i), Member: fmt.Sprintf("m-%d", i), State: survey.Seen, Survey: member.Survey{
-				State: member.SurveyPresent, ClusterID: newcluster.ID(before), LastTerm: 2, LastIndex: index, AppliedIndex: index, Revision: 100,
+				State: member.SurveyPresent, ClusterID: newcluster.ID(before), LastTerm: 2, LastIndex: index, AppliedIndex: index, Revision: 100, Free: 1 << 40,
 			}}
 			if index == 0 {
 				v.State, v.Survey = survey.Gone, member.Survey{}
@@ -179,11 +179,11 @@ func TestPhases(t *testing.T) {
 		"the log says more":        {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.LastIndex = 1009 }), tasks.Continue, starting, "continue above 1100"},
 		"only a no-op follows":     {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Known, in.MaxWrites, in.Volumes[2].Survey.LastIndex = 100, 0, 10 }), tasks.Continue, starting, "on m-2"},
 		"a database is missing": {at(surveying, stopped, on(9, 9, 9), func(in *Input) {
-			in.Volumes[2].Survey = member.Survey{State: member.SurveyDamaged, ClusterID: newcluster.ID(before), LastTerm: 2, LastIndex: 2_000_100}
+			in.Volumes[2].Survey = member.Survey{State: member.SurveyDamaged, ClusterID: newcluster.ID(before), LastTerm: 2, LastIndex: 2_000_100, Free: 1 << 40}
 		}), tasks.Continue, starting, "continue above 2000100"},
 		"a member lies":             {at(surveying, stopped, on(9, 9, 9), unbounded, func(in *Input) { in.Volumes[0].Survey.Revision = 1 << 62 }), tasks.Continue, starting, "continue above 4611686018427387904"},
 		"a member lies more":        {at(surveying, stopped, on(9, 9, 9), unbounded, func(in *Input) { in.Volumes[0].Survey.Revision = 1<<62 + 1 }), tasks.Fail, surveying, "which no cluster reaches"},
-		"a volume of unknown space": {at(surveying, stopped, on(7, 9, 8), thousandBytes), tasks.Continue, starting, "on m-1"},
+		"a full volume":             {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, 1<<40, 0)), tasks.Fail, surveying, "the volume of m-2 has 0 free bytes, and it takes 128001000"},
 		"just enough space":         {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(member.LogSize+1000, member.LogSize+2000, member.LogSize+1000)), tasks.Continue, starting, "on m-1"},
 		"the first lacks space":     {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, member.LogSize+1999, 1<<40)), tasks.Fail, surveying, "the volume of m-1 has 128001999 free bytes, and it takes 128002000"},
 		"another one lacks space":   {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, 1<<40, member.LogSize+999)), tasks.Fail, surveying, "the volume of m-2"},
