@@ -77,7 +77,7 @@ type Decision struct {
 const (
 	// snapshotTimeout bounds a request for a snapshot.
 	snapshotTimeout = 15 * time.Minute
-	// retrySnapshots is how long a failing request for a snapshot is repeated.
+	// retrySnapshots is how long a failing request for a snapshot is repeated, and how long clients wait for that of the new cluster.
 	retrySnapshots = 2 * time.Minute
 )
 
@@ -268,14 +268,18 @@ func (in Input) growing(now time.Time) Decision {
 	return Decision{Decision: in.Enter(v1alpha1.RecoveryReopening, now, "all %d members vote; taking a full snapshot of the new cluster", voting)}
 }
 
-// reopening waits for a full snapshot of the new cluster. If that fails, clients are let in without it: the agents keep trying.
+// reopening waits for a full snapshot of the new cluster. If that fails, or takes longer than retrySnapshots, clients are let in without it:
+// the agents keep trying.
 func (in Input) reopening(now time.Time) Decision {
+	const none = "there is no full snapshot of it yet, and the agents go on trying (%v)"
 	taken, d := in.snapshot(now, "full snapshot")
 	switch {
 	case d == nil:
 		return in.done(fmt.Sprintf("%s has everything of it", taken.Name()))
 	case d.Outcome == tasks.Fail:
-		return in.done(fmt.Sprintf("there is no full snapshot of it yet, and the agents go on trying (%v)", in.Call.Err))
+		return in.done(fmt.Sprintf(none, in.Call.Err))
+	case in.Call != nil && in.Call.Running && now.Sub(in.Since) >= retrySnapshots:
+		return in.done(fmt.Sprintf(none, "the leading agent is still taking it"))
 	}
 	return *d
 }

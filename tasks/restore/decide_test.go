@@ -85,6 +85,11 @@ func failed(in *Input) {
 	in.Call = &background.Request[backup.Snapshot]{Err: errors.New("the store is away")}
 }
 
+// runs is a request that has not been answered.
+func runs(in *Input) {
+	in.Call = &background.Request[backup.Snapshot]{Running: true, Name: "asked"}
+}
+
 func unfenced(in *Input) { in.Recorded.Restore.Fenced, in.Fenced = false, false }
 
 // on has a volume for each position in the log; 0 for one that is gone.
@@ -144,7 +149,8 @@ func TestPhases(t *testing.T) {
 		"hibernated in the middle":                 {at(saving, func(in *Input) { in.Hibernates = true }), tasks.Fail, saving, "wake it up, and create the task again. Nothing was changed"},
 		"another cluster":                          {at(saving, func(in *Input) { in.ClusterID = "feed" }), tasks.Fail, saving, "preview it again"},
 		"no snapshot is asked for":                 {at(saving), tasks.Continue, saving, "is taking a final snapshot"},
-		"the snapshot is taken now":                {at(saving, func(in *Input) { in.Call = &background.Request[backup.Snapshot]{Running: true, Name: "asked"} }), tasks.Continue, saving, "asked"},
+		"the snapshot is taken now":                {at(saving, runs), tasks.Continue, saving, "asked"},
+		"the snapshot takes long":                  {at(saving, runs, later), tasks.Continue, saving, "asked"},
 		"the store is away":                        {at(saving, failed), tasks.Continue, saving, "retried every few seconds: the store is away"},
 		"the store stays away":                     {at(saving, failed, later), tasks.Fail, saving, "no final snapshot could be taken: the store is away. Check the store and the log of the leader's container backup-restore. Nothing was changed"},
 		"the quorum is lost":                       {at(saving, took(100), serving(before, 0)), tasks.Continue, saving, "create a QuorumLossRecovery"},
@@ -200,6 +206,8 @@ func TestPhases(t *testing.T) {
 		"there is a full snapshot":          {at(reopening, source(target), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "as it was at revision 40"},
 		"there is no full snapshot":         {at(reopening, source(target), serving(after, 0, 1, 2), failed, later), tasks.Done, reopening, "the agents go on trying (the store is away)"},
 		"there is no full snapshot yet":     {at(reopening, source(target), serving(after, 0, 1, 2), failed), tasks.Continue, reopening, "retried"},
+		"the full snapshot is taken now":    {at(reopening, source(target), serving(after, 0, 1, 2), runs), tasks.Continue, reopening, "asked"},
+		"the full snapshot takes long":      {at(reopening, source(target), serving(after, 0, 1, 2), runs, later), tasks.Done, reopening, "there is no full snapshot of it yet, and the agents go on trying (the leading agent is still taking it)"},
 		"the kept data is back, and serves": {at(reopening, source(v1alpha1.RecoverFromKeptData), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "the data that m-1 had kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
