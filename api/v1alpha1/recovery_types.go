@@ -30,7 +30,8 @@ const (
 	RecoverySurveying RecoveryPhase = "Surveying"
 	// RecoveryStarting configures the members with that choice and starts them.
 	RecoveryStarting RecoveryPhase = "Starting"
-	// RecoveryGrowing waits until the other members have joined the new cluster as learners and all members vote.
+	// RecoveryGrowing waits until the other members have joined the new cluster as learners and all members vote. After five minutes, a
+	// quorum is enough for a Restore.
 	RecoveryGrowing RecoveryPhase = "Growing"
 	// RecoveryReopening takes a full snapshot of the new cluster. The client Service selects its members again when the task ends.
 	RecoveryReopening RecoveryPhase = "Reopening"

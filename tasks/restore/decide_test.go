@@ -136,6 +136,7 @@ const (
 func TestPhases(t *testing.T) {
 	const target = v1alpha1.RecoverFromTarget
 	later := func(in *Input) { in.Since = epoch.Add(-retrySnapshots) }
+	long := func(in *Input) { in.Since = epoch.Add(-fullStrength) }
 	unbounded := func(in *Input) { in.MaxWrites = -1 }
 	for name, c := range map[string]struct {
 		in      Input
@@ -199,16 +200,27 @@ func TestPhases(t *testing.T) {
 		"the store went away": {at(starting, source(target), serving(after), func(in *Input) {
 			in.Snapshot.Ordinals[1].Pod = &cluster.Pod{Refusal: &cluster.Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: "no such bucket"}}
 		}), tasks.Continue, starting, "no such bucket"},
-		"one serves":                        {at(starting, source(target), serving(after, 1)), tasks.Continue, growing, "serves alone, as cluster beef"},
-		"hibernated once it is recorded":    {at(starting, source(target), serving(after, 1), func(in *Input) { in.Hibernates = true }), tasks.Continue, growing, ""},
-		"the new cluster is recorded":       {at(growing, source(target), serving(after, 1), func(in *Input) { in.ClusterID = newcluster.ID(after) }), tasks.Continue, growing, "1 of 3 members vote"},
-		"all vote":                          {at(growing, source(target), serving(after, 0, 1, 2)), tasks.Continue, reopening, "all 3 members vote"},
-		"there is a full snapshot":          {at(reopening, source(target), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "as it was at revision 40"},
-		"there is no full snapshot":         {at(reopening, source(target), serving(after, 0, 1, 2), failed, later), tasks.Done, reopening, "the agents go on trying (the store is away)"},
-		"there is no full snapshot yet":     {at(reopening, source(target), serving(after, 0, 1, 2), failed), tasks.Continue, reopening, "retried"},
-		"the full snapshot is taken now":    {at(reopening, source(target), serving(after, 0, 1, 2), runs), tasks.Continue, reopening, "asked"},
-		"the full snapshot takes long":      {at(reopening, source(target), serving(after, 0, 1, 2), runs, later), tasks.Done, reopening, "there is no full snapshot of it yet, and the agents go on trying (the leading agent is still taking it)"},
-		"the kept data is back, and serves": {at(reopening, source(v1alpha1.RecoverFromKeptData), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "the data that m-1 had kept"},
+		"one serves":                     {at(starting, source(target), serving(after, 1)), tasks.Continue, growing, "serves alone, as cluster beef"},
+		"hibernated once it is recorded": {at(starting, source(target), serving(after, 1), func(in *Input) { in.Hibernates = true }), tasks.Continue, growing, ""},
+		"the new cluster is recorded":    {at(growing, source(target), serving(after, 1), func(in *Input) { in.ClusterID = newcluster.ID(after) }), tasks.Continue, growing, "1 of 3 members vote"},
+		"all vote":                       {at(growing, source(target), serving(after, 0, 1, 2)), tasks.Continue, reopening, "all 3 members vote"},
+		"a quorum votes":                 {at(growing, source(target), serving(after, 0, 1)), tasks.Continue, growing, "2 of 3 members vote"},
+		"a quorum votes for long":        {at(growing, source(target), serving(after, 0, 1), long), tasks.Continue, reopening, "main-2 is Missing. They are a quorum, and the others join by themselves; taking a full snapshot"},
+		"watched for a short time":       {at(growing, source(target), serving(after, 0, 1), func(in *Input) { in.Recorded.PhaseSince.Time = epoch.Add(-time.Hour) }), tasks.Continue, growing, "2 of 3 members vote"},
+		"one votes alone for long": {at(growing, source(target), serving(after, 1), long, func(in *Input) {
+			in.Snapshot.Cluster.Voters = in.Snapshot.Cluster.Voters[1:2]
+		}), tasks.Continue, growing, "1 of 3 members vote"},
+		"two of four are no quorum": {at(growing, source(target), serving(after, 0, 1), long, func(in *Input) {
+			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: 4, Ordinal: -1})
+		}), tasks.Continue, growing, "2 of 3 members vote"},
+		"the members are held at zero again": {at(growing, source(target), serving(after, 0, 1), long, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), tasks.Continue, growing, "2 of 3 members vote"},
+		"clients are let in without one":     {at(reopening, source(target), serving(after, 0, 1), took(1e9)), tasks.Done, reopening, "has everything of it. 2 of 3 members vote: main-0 is Participating; main-1 is Participating; main-2 is Missing. The others join by themselves. What the members had before"},
+		"there is a full snapshot":           {at(reopening, source(target), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "has everything of it. What the members had before"},
+		"there is no full snapshot":          {at(reopening, source(target), serving(after, 0, 1, 2), failed, later), tasks.Done, reopening, "the agents go on trying (the store is away)"},
+		"there is no full snapshot yet":      {at(reopening, source(target), serving(after, 0, 1, 2), failed), tasks.Continue, reopening, "retried"},
+		"the full snapshot is taken now":     {at(reopening, source(target), serving(after, 0, 1, 2), runs), tasks.Continue, reopening, "asked"},
+		"the full snapshot takes long":       {at(reopening, source(target), serving(after, 0, 1, 2), runs, later), tasks.Done, reopening, "there is no full snapshot of it yet, and the agents go on trying (the leading agent is still taking it)"},
+		"the kept data is back, and serves":  {at(reopening, source(v1alpha1.RecoverFromKeptData), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "the data that m-1 had kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
