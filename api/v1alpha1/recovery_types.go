@@ -30,7 +30,8 @@ const (
 	RecoverySurveying RecoveryPhase = "Surveying"
 	// RecoveryStarting configures the members with that choice and starts them.
 	RecoveryStarting RecoveryPhase = "Starting"
-	// RecoveryGrowing waits until the other members have joined the new cluster as learners and all members vote.
+	// RecoveryGrowing waits until the other members have joined the new cluster as learners and all members vote. After five minutes, a
+	// quorum is enough for a Restore.
 	RecoveryGrowing RecoveryPhase = "Growing"
 	// RecoveryReopening takes a full snapshot of the new cluster. The client Service selects its members again when the task ends.
 	RecoveryReopening RecoveryPhase = "Reopening"
@@ -141,7 +142,7 @@ type RecoveryStatus struct {
 }
 
 // ClusterRecovery tells the members how to start as a new cluster. It stays until the task that recovered the cluster is gone, and every
-// Restore that has replaced data, and every member votes; until then the members keep their previous data.
+// other for which members have set data aside, and every member votes; until then they keep all of that data.
 type ClusterRecovery struct {
 	// task is the name of the task that recovers the cluster; empty if the cluster wakes up without volumes.
 	Task string `json:"task"`

@@ -172,11 +172,16 @@ func (in Input) Starting(now time.Time) Decision {
 // Growing waits until every member votes, and returns how many do once all do.
 func (in Input) Growing() (waits Decision, voting int) {
 	s := in.Snapshot
-	voting = s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && o.Votes() })
+	voting = in.Voting()
 	if s.StatefulSet.HeldAtZeroBy != "" || s.Replicas() == 0 || voting < s.Replicas() {
 		return in.Stay("%d of %d members vote: %s", voting, s.Replicas(), in.Describe()), 0
 	}
 	return Decision{}, voting
+}
+
+// Voting returns how many members participate and vote.
+func (in Input) Voting() int {
+	return in.Snapshot.CountOrdinals(func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassParticipating && o.Votes() })
 }
 
 // Enter returns the decision to enter another phase.

@@ -163,7 +163,7 @@ func (in Input) choose() (choice, error) {
 func (in Input) lackingSpace(c choice) string {
 	for _, v := range in.Volumes {
 		needs := in.needs(c, v)
-		if v.State == survey.Seen && v.Ordinal < in.Members && v.Survey.Free > 0 && v.Survey.Free < needs {
+		if v.State == survey.Seen && v.Ordinal < in.Members && v.Survey.Free < needs {
 			say := fmt.Sprintf("the volume of %s has %d free bytes, and it takes %d: enlarge the volumes, or let go what earlier restores have kept on them, by deleting their tasks", v.Member, v.Survey.Free, needs)
 			if in.Undone != nil {
 				say += fmt.Sprintf(", but not %s, whose data is needed", in.Undone.TaskName)

@@ -33,7 +33,7 @@ type Config struct {
 	// Confirm is what the preview printed: a digest of what is restored, and the newest revision known at that time.
 	Confirm string `json:"confirm,omitempty"`
 	// KeepService keeps clients connected whenever a member serves. By default the client Service selects no member from before the final
-	// snapshot until all members vote.
+	// snapshot until the task ends.
 	KeepService bool `json:"keepService,omitempty"`
 	// AcceptAuth: the restored state may have auth enabled, with the users that it had then.
 	AcceptAuth bool `json:"acceptAuth,omitempty"`

@@ -29,6 +29,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 )
@@ -77,8 +78,10 @@ type Decision struct {
 const (
 	// snapshotTimeout bounds a request for a snapshot.
 	snapshotTimeout = 15 * time.Minute
-	// retrySnapshots is how long a failing request for a snapshot is repeated.
+	// retrySnapshots is how long a failing request for a snapshot is repeated, and how long clients wait for that of the new cluster.
 	retrySnapshots = 2 * time.Minute
+	// fullStrength is how long the new cluster waits for all members to vote. After that, a quorum is enough.
+	fullStrength = 5 * time.Minute
 )
 
 // decide returns the next step of a restore after the preview. It is pure.
@@ -259,23 +262,37 @@ func (in Input) surveying(now time.Time) Decision {
 	return Decision{Decision: d}
 }
 
-// growing waits until all members vote.
+// growing waits until all members vote. Once that takes longer than fullStrength, a quorum is enough, as it was for the cluster before: clients
+// are not kept away because one member cannot start.
 func (in Input) growing(now time.Time) Decision {
 	waits, voting := in.Growing()
-	if voting == 0 {
-		return Decision{Decision: waits}
+	switch {
+	case voting > 0:
+		return Decision{Decision: in.Enter(v1alpha1.RecoveryReopening, now, "all %d members vote; taking a full snapshot of the new cluster", voting)}
+	case in.quorumVotes() && now.Sub(in.Since) >= fullStrength:
+		return Decision{Decision: in.Enter(v1alpha1.RecoveryReopening, now, "%s. They are a quorum, and the others join by themselves; taking a full snapshot of the new cluster", waits.Message)}
 	}
-	return Decision{Decision: in.Enter(v1alpha1.RecoveryReopening, now, "all %d members vote; taking a full snapshot of the new cluster", voting)}
+	return Decision{Decision: waits}
 }
 
-// reopening waits for a full snapshot of the new cluster. If that fails, clients are let in without it: the agents keep trying.
+// quorumVotes reports whether those that vote are a quorum of the wanted members, and of those that are listed.
+func (in Input) quorumVotes() bool {
+	s := in.Snapshot
+	return s.StatefulSet.HeldAtZeroBy == "" && s.HasQuorum() && quorum.Exists(in.Voting(), s.Replicas())
+}
+
+// reopening waits for a full snapshot of the new cluster. If that fails, or takes longer than retrySnapshots, clients are let in without it:
+// the agents keep trying.
 func (in Input) reopening(now time.Time) Decision {
+	const none = "there is no full snapshot of it yet, and the agents go on trying (%v)"
 	taken, d := in.snapshot(now, "full snapshot")
 	switch {
 	case d == nil:
 		return in.done(fmt.Sprintf("%s has everything of it", taken.Name()))
 	case d.Outcome == tasks.Fail:
-		return in.done(fmt.Sprintf("there is no full snapshot of it yet, and the agents go on trying (%v)", in.Call.Err))
+		return in.done(fmt.Sprintf(none, in.Call.Err))
+	case in.Call != nil && in.Call.Running && now.Sub(in.Since) >= retrySnapshots:
+		return in.done(fmt.Sprintf(none, "the leading agent is still taking it"))
 	}
 	return *d
 }
@@ -285,6 +302,9 @@ func (in Input) done(snapshot string) Decision {
 	what := fmt.Sprintf("the cluster is as it was at revision %d", r.Restore.Revision)
 	if r.Source == v1alpha1.RecoverFromKeptData {
 		what = fmt.Sprintf("the cluster has the data that %s had kept", r.Member)
+	}
+	if waits, voting := in.Growing(); voting == 0 {
+		snapshot += ". " + waits.Message + ". The others join by themselves"
 	}
 	d := in.Stay("%s, as cluster %s; %s. What the members had before stays on their volumes, and in the final snapshot %s, until this task is deleted: to go back to it, undo this task",
 		what, newcluster.ID(in.Snapshot.Cluster.ID), snapshot, r.Restore.FinalSnapshot)

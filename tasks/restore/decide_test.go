@@ -85,6 +85,11 @@ func failed(in *Input) {
 	in.Call = &background.Request[backup.Snapshot]{Err: errors.New("the store is away")}
 }
 
+// runs is a request that has not been answered.
+func runs(in *Input) {
+	in.Call = &background.Request[backup.Snapshot]{Running: true, Name: "asked"}
+}
+
 func unfenced(in *Input) { in.Recorded.Restore.Fenced, in.Fenced = false, false }
 
 // on has a volume for each position in the log; 0 for one that is gone.
@@ -92,7 +97,7 @@ func on(positions ...uint64) func(*Input) {
 	return func(in *Input) {
 		for i, index := range positions {
 			v := survey.Volume{Ordinal: int32(i), Member: fmt.Sprintf("m-%d", i), State: survey.Seen, Survey: member.Survey{
-				State: member.SurveyPresent, ClusterID: newcluster.ID(before), LastTerm: 2, LastIndex: index, AppliedIndex: index, Revision: 100,
+				State: member.SurveyPresent, ClusterID: newcluster.ID(before), LastTerm: 2, LastIndex: index, AppliedIndex: index, Revision: 100, Free: 1 << 40,
 			}}
 			if index == 0 {
 				v.State, v.Survey = survey.Gone, member.Survey{}
@@ -131,6 +136,7 @@ const (
 func TestPhases(t *testing.T) {
 	const target = v1alpha1.RecoverFromTarget
 	later := func(in *Input) { in.Since = epoch.Add(-retrySnapshots) }
+	long := func(in *Input) { in.Since = epoch.Add(-fullStrength) }
 	unbounded := func(in *Input) { in.MaxWrites = -1 }
 	for name, c := range map[string]struct {
 		in      Input
@@ -144,7 +150,8 @@ func TestPhases(t *testing.T) {
 		"hibernated in the middle":                 {at(saving, func(in *Input) { in.Hibernates = true }), tasks.Fail, saving, "wake it up, and create the task again. Nothing was changed"},
 		"another cluster":                          {at(saving, func(in *Input) { in.ClusterID = "feed" }), tasks.Fail, saving, "preview it again"},
 		"no snapshot is asked for":                 {at(saving), tasks.Continue, saving, "is taking a final snapshot"},
-		"the snapshot is taken now":                {at(saving, func(in *Input) { in.Call = &background.Request[backup.Snapshot]{Running: true, Name: "asked"} }), tasks.Continue, saving, "asked"},
+		"the snapshot is taken now":                {at(saving, runs), tasks.Continue, saving, "asked"},
+		"the snapshot takes long":                  {at(saving, runs, later), tasks.Continue, saving, "asked"},
 		"the store is away":                        {at(saving, failed), tasks.Continue, saving, "retried every few seconds: the store is away"},
 		"the store stays away":                     {at(saving, failed, later), tasks.Fail, saving, "no final snapshot could be taken: the store is away. Check the store and the log of the leader's container backup-restore. Nothing was changed"},
 		"the quorum is lost":                       {at(saving, took(100), serving(before, 0)), tasks.Continue, saving, "create a QuorumLossRecovery"},
@@ -179,11 +186,11 @@ func TestPhases(t *testing.T) {
 		"the log says more":        {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[2].Survey.LastIndex = 1009 }), tasks.Continue, starting, "continue above 1100"},
 		"only a no-op follows":     {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Known, in.MaxWrites, in.Volumes[2].Survey.LastIndex = 100, 0, 10 }), tasks.Continue, starting, "on m-2"},
 		"a database is missing": {at(surveying, stopped, on(9, 9, 9), func(in *Input) {
-			in.Volumes[2].Survey = member.Survey{State: member.SurveyDamaged, ClusterID: newcluster.ID(before), LastTerm: 2, LastIndex: 2_000_100}
+			in.Volumes[2].Survey = member.Survey{State: member.SurveyDamaged, ClusterID: newcluster.ID(before), LastTerm: 2, LastIndex: 2_000_100, Free: 1 << 40}
 		}), tasks.Continue, starting, "continue above 2000100"},
 		"a member lies":             {at(surveying, stopped, on(9, 9, 9), unbounded, func(in *Input) { in.Volumes[0].Survey.Revision = 1 << 62 }), tasks.Continue, starting, "continue above 4611686018427387904"},
 		"a member lies more":        {at(surveying, stopped, on(9, 9, 9), unbounded, func(in *Input) { in.Volumes[0].Survey.Revision = 1<<62 + 1 }), tasks.Fail, surveying, "which no cluster reaches"},
-		"a volume of unknown space": {at(surveying, stopped, on(7, 9, 8), thousandBytes), tasks.Continue, starting, "on m-1"},
+		"a full volume":             {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, 1<<40, 0)), tasks.Fail, surveying, "the volume of m-2 has 0 free bytes, and it takes 128001000"},
 		"just enough space":         {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(member.LogSize+1000, member.LogSize+2000, member.LogSize+1000)), tasks.Continue, starting, "on m-1"},
 		"the first lacks space":     {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, member.LogSize+1999, 1<<40)), tasks.Fail, surveying, "the volume of m-1 has 128001999 free bytes, and it takes 128002000"},
 		"another one lacks space":   {at(surveying, stopped, on(7, 9, 8), thousandBytes, free(1<<40, 1<<40, member.LogSize+999)), tasks.Fail, surveying, "the volume of m-2"},
@@ -193,14 +200,27 @@ func TestPhases(t *testing.T) {
 		"the store went away": {at(starting, source(target), serving(after), func(in *Input) {
 			in.Snapshot.Ordinals[1].Pod = &cluster.Pod{Refusal: &cluster.Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: "no such bucket"}}
 		}), tasks.Continue, starting, "no such bucket"},
-		"one serves":                        {at(starting, source(target), serving(after, 1)), tasks.Continue, growing, "serves alone, as cluster beef"},
-		"hibernated once it is recorded":    {at(starting, source(target), serving(after, 1), func(in *Input) { in.Hibernates = true }), tasks.Continue, growing, ""},
-		"the new cluster is recorded":       {at(growing, source(target), serving(after, 1), func(in *Input) { in.ClusterID = newcluster.ID(after) }), tasks.Continue, growing, "1 of 3 members vote"},
-		"all vote":                          {at(growing, source(target), serving(after, 0, 1, 2)), tasks.Continue, reopening, "all 3 members vote"},
-		"there is a full snapshot":          {at(reopening, source(target), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "as it was at revision 40"},
-		"there is no full snapshot":         {at(reopening, source(target), serving(after, 0, 1, 2), failed, later), tasks.Done, reopening, "the agents go on trying (the store is away)"},
-		"there is no full snapshot yet":     {at(reopening, source(target), serving(after, 0, 1, 2), failed), tasks.Continue, reopening, "retried"},
-		"the kept data is back, and serves": {at(reopening, source(v1alpha1.RecoverFromKeptData), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "the data that m-1 had kept"},
+		"one serves":                     {at(starting, source(target), serving(after, 1)), tasks.Continue, growing, "serves alone, as cluster beef"},
+		"hibernated once it is recorded": {at(starting, source(target), serving(after, 1), func(in *Input) { in.Hibernates = true }), tasks.Continue, growing, ""},
+		"the new cluster is recorded":    {at(growing, source(target), serving(after, 1), func(in *Input) { in.ClusterID = newcluster.ID(after) }), tasks.Continue, growing, "1 of 3 members vote"},
+		"all vote":                       {at(growing, source(target), serving(after, 0, 1, 2)), tasks.Continue, reopening, "all 3 members vote"},
+		"a quorum votes":                 {at(growing, source(target), serving(after, 0, 1)), tasks.Continue, growing, "2 of 3 members vote"},
+		"a quorum votes for long":        {at(growing, source(target), serving(after, 0, 1), long), tasks.Continue, reopening, "main-2 is Missing. They are a quorum, and the others join by themselves; taking a full snapshot"},
+		"watched for a short time":       {at(growing, source(target), serving(after, 0, 1), func(in *Input) { in.Recorded.PhaseSince.Time = epoch.Add(-time.Hour) }), tasks.Continue, growing, "2 of 3 members vote"},
+		"one votes alone for long": {at(growing, source(target), serving(after, 1), long, func(in *Input) {
+			in.Snapshot.Cluster.Voters = in.Snapshot.Cluster.Voters[1:2]
+		}), tasks.Continue, growing, "1 of 3 members vote"},
+		"two of four are no quorum": {at(growing, source(target), serving(after, 0, 1), long, func(in *Input) {
+			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: 4, Ordinal: -1})
+		}), tasks.Continue, growing, "2 of 3 members vote"},
+		"the members are held at zero again": {at(growing, source(target), serving(after, 0, 1), long, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), tasks.Continue, growing, "2 of 3 members vote"},
+		"clients are let in without one":     {at(reopening, source(target), serving(after, 0, 1), took(1e9)), tasks.Done, reopening, "has everything of it. 2 of 3 members vote: main-0 is Participating; main-1 is Participating; main-2 is Missing. The others join by themselves. What the members had before"},
+		"there is a full snapshot":           {at(reopening, source(target), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "has everything of it. What the members had before"},
+		"there is no full snapshot":          {at(reopening, source(target), serving(after, 0, 1, 2), failed, later), tasks.Done, reopening, "the agents go on trying (the store is away)"},
+		"there is no full snapshot yet":      {at(reopening, source(target), serving(after, 0, 1, 2), failed), tasks.Continue, reopening, "retried"},
+		"the full snapshot is taken now":     {at(reopening, source(target), serving(after, 0, 1, 2), runs), tasks.Continue, reopening, "asked"},
+		"the full snapshot takes long":       {at(reopening, source(target), serving(after, 0, 1, 2), runs, later), tasks.Done, reopening, "there is no full snapshot of it yet, and the agents go on trying (the leading agent is still taking it)"},
+		"the kept data is back, and serves":  {at(reopening, source(v1alpha1.RecoverFromKeptData), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "the data that m-1 had kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -206,8 +206,8 @@ func (b *backups) preview(args map[string]string) backup.Preview {
 	return p
 }
 
-// databaseBytes is the size of each database.
-const databaseBytes = 1 << 20
+// databaseBytes is the size of each database, and freeBytes is free on each volume.
+const databaseBytes, freeBytes = 1 << 20, 1 << 40
 
 // flags reads the arguments of a Job of the agent.
 func flags(args []string) map[string]string {

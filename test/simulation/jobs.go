@@ -112,7 +112,7 @@ func aside(d *members.Disk) []string {
 // survey is what the agent says of a volume.
 func survey(d *members.Disk) member.Survey {
 	if d == nil || d.Cluster == "" {
-		s := member.Survey{State: member.SurveyNone}
+		s := member.Survey{State: member.SurveyNone, Free: freeBytes}
 		if d != nil {
 			s.Kept, s.KeptRevisions = kept(d)
 			s.SetAside = aside(d)
@@ -121,7 +121,7 @@ func survey(d *members.Disk) member.Survey {
 	}
 	s := member.Survey{
 		State: member.SurveyPresent, ClusterID: d.Cluster, MemberID: strconv.FormatUint(d.Member, 16), LastTerm: d.LastTerm(), LastIndex: uint64(d.Last()),
-		CommitIndex: uint64(d.Commit), AppliedIndex: uint64(d.Base + len(d.Applied())), Revision: d.Revision(), Bytes: databaseBytes,
+		CommitIndex: uint64(d.Commit), AppliedIndex: uint64(d.Base + len(d.Applied())), Revision: d.Revision(), Bytes: databaseBytes, Free: freeBytes,
 		Removed: d.Removed(),
 	}
 	s.Kept, s.KeptRevisions = kept(d)

@@ -28,7 +28,7 @@ const (
 	// KeyRecoveryDetails are the fields of a Recovery that were added later, as YAML. Agents refuse unknown fields in KeyRecovery, and ignore
 	// a key that they do not know.
 	KeyRecoveryDetails = "recovery-details.yaml"
-	// KeyKept exists if no recovery is recorded any more, but members still keep what they had before a Restore.
+	// KeyKept exists if no recovery is recorded any more, but members still keep what they had before a Restore or a recovery.
 	KeyKept = "kept"
 	// KeyFirstStart permits members without data to begin the cluster: a FirstStart as YAML. It is removed once the cluster has served.
 	KeyFirstStart = "first-start.yaml"
@@ -69,8 +69,8 @@ const (
 	// RemovedSuffix is used instead for the data of a member that knew of its own removal. It may be the newest copy if every member that
 	// stayed is lost. The directory is removed once a member votes here again.
 	RemovedSuffix = ".removed-"
-	// BeforeSuffix, the UID of the task and a time are used instead in a recovery or a restore. The directory is removed once the task is
-	// gone and the members vote.
+	// BeforeSuffix, the UID of the task and a time are used instead in a recovery or a restore. The directory is removed once no task is
+	// left for which members have set data aside, and the members vote.
 	BeforeSuffix = ".before-"
 )
 

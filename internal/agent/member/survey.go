@@ -41,7 +41,7 @@ type Survey struct {
 	// KeptRevisions is the highest revision that the data in such a directory may reach, with every entry of its log. It lacks directories
 	// that cannot be read, and is empty if the agent is too old to report it.
 	KeptRevisions map[string]int64 `json:"keptRevisions,omitempty"`
-	// Free is how many bytes are free on the volume; 0 if the agent is too old to report it.
+	// Free is how many bytes are free on the volume. Agents that do not report it are too old for what counts it, a Restore.
 	Free int64 `json:"free,omitempty"`
 	// LastTerm and LastIndex are those of the last entry of the write-ahead log. A member may have acknowledged all entries
 	// up to it, so the member with the highest position, by term first, has the most.

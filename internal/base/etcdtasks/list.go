@@ -84,6 +84,11 @@ func SetAsideBy(tasks []v1alpha1.EtcdOperatorTask, claims []corev1.PersistentVol
 	return ""
 }
 
+// AnySetsAside reports whether a Restore or a QuorumLossRecovery exists for which members have set data aside. They keep it until none does.
+func AnySetsAside(tasks []v1alpha1.EtcdOperatorTask) bool {
+	return slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.SetsAside() })
+}
+
 func keeperOf(tasks []v1alpha1.EtcdOperatorTask, claim *corev1.PersistentVolumeClaim, keeps func(*v1alpha1.EtcdOperatorTask) bool) string {
 	for i := range tasks {
 		if t := &tasks[i]; claim != nil && keeps(t) && (t.Status.CompletedAt == nil || claim.CreationTimestamp.Before(t.Status.CompletedAt)) {

@@ -338,6 +338,8 @@ func TestInstructions(t *testing.T) {
 		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.Restore, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
 		Status:     v1alpha1.EtcdOperatorTaskStatus{Recovery: &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromTarget}},
 	}
+	recovery := task.DeepCopy()
+	recovery.Spec.Type = v1alpha1.QuorumLossRecovery
 	over := served()
 	over.Status.Recovery = nil
 	never := served()
@@ -352,6 +354,7 @@ func TestInstructions(t *testing.T) {
 		"while it is recovered": {served(), nil, map[string]string{member.KeyClusterID: "cafe", member.KeyRecovery: text}},
 		"while it is restored":  {served(), []client.Object{task}, map[string]string{member.KeyClusterID: "cafe", member.KeyRecovery: text}},
 		"once it was restored":  {over, []client.Object{task}, map[string]string{member.KeyClusterID: "cafe", member.KeyKept: "true"}},
+		"once it was recovered": {over, []client.Object{recovery}, map[string]string{member.KeyClusterID: "cafe", member.KeyKept: "true"}},
 		"nothing is kept":       {over, nil, map[string]string{member.KeyClusterID: "cafe"}},
 		"it has never served":   {never, nil, nil},
 	} {
@@ -413,12 +416,19 @@ func TestListReachesTheMemberThatARecoveryBeganWith(t *testing.T) {
 	r.Expect(shared.RecoveredIDs()).To(Equal(component.Lineage(etcd).RecoveredIDs()), "members and operator know the recovered cluster by the same IDs")
 }
 
-// Members keep what they had before a Restore for as long as its task exists, also if its record is gone: their only member was restored since.
-func TestMembersKeepWhatARestoreHasReplaced(t *testing.T) {
+// Members keep what they had before a Restore or a recovery for as long as its task exists, also if its record is gone: their only member was
+// restored since.
+func TestMembersKeepWhatATaskHasReplaced(t *testing.T) {
+	for _, of := range []v1alpha1.TaskType{v1alpha1.Restore, v1alpha1.QuorumLossRecovery} {
+		t.Run(string(of), func(t *testing.T) { membersKeep(t, of) })
+	}
+}
+
+func membersKeep(t *testing.T, of v1alpha1.TaskType) {
 	etcd := served()
 	task := &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "restore", UID: "uid"},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.Restore, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: of, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
 		Status:     v1alpha1.EtcdOperatorTaskStatus{Recovery: &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromTarget}},
 	}
 	r := newTrial(t, etcd, task, own(etcd, nil))

@@ -9,7 +9,6 @@ package memberconfig
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
@@ -118,9 +117,9 @@ func (i Writer) trust(etcd *v1alpha1.Etcd) string {
 	return i.AgentTrust(etcd).String()
 }
 
-// lacks returns what is missing in the data of the ConfigMap, and KeyKept if members keep what they had before a Restore although no
+// lacks returns what is missing in the data of the ConfigMap, and KeyKept if members keep what they have set aside for a task although no
 // recovery is recorded. That happens if the only member is restored from the backup: the successor of its cluster ends the record before
-// the task is deleted.
+// the task is deleted. Or a later recovery was withdrawn.
 func (i Writer) lacks(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, trust string, data map[string]string) (map[string]any, error) {
 	change, err := missing(etcd, trust, data)
 	_, recovers := data[member.KeyRecovery]
@@ -132,7 +131,7 @@ func (i Writer) lacks(ctx context.Context, reader client.Reader, etcd *v1alpha1.
 	if err != nil {
 		return nil, fmt.Errorf("reading whether a task keeps data: %w", err)
 	}
-	switch wanted := slices.ContainsFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.KeepsData() }); {
+	switch wanted := etcdtasks.AnySetsAside(tasks); {
 	case wanted && !keeps:
 		change[member.KeyKept] = "true"
 	case !wanted && keeps:

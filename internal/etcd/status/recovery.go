@@ -16,8 +16,9 @@ import (
 
 // recovery returns the next status.recovery: the choice of a task, or how the cluster wakes up without volumes.
 //
-// The record is removed once the recovered cluster serves, every member votes, and the task and every Restore that keeps data are gone:
-// then no member needs its previous data any more. It is withdrawn if the previous cluster serves and the new one has not begun.
+// The record is removed once the recovered cluster serves, every member votes, and the task is gone, and every other task that has had data
+// set aside: without a record, members remove the data of all of them. It is withdrawn if the previous cluster serves and the new one has not
+// begun; what other tasks keep then stays by member.KeyKept.
 func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1alpha1.ClusterRecovery {
 	if t := etcdtasks.Recovering(o.Tasks); t != nil && t.Status.Recovery != nil && t.Status.Recovery.Source != "" {
 		r := t.Status.Recovery
@@ -38,11 +39,11 @@ func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Input) *v1
 	if servingID(o.Snapshot) == clusterID && succeeded(o.Etcd, recorded, clusterID) {
 		return nil
 	}
-	if recorded == nil || slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID || t.KeepsData() }) {
+	if recorded == nil || slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {
 		return recorded
 	}
 	withdrawn := outlived(recorded, clusterID, o.Snapshot) && mayHaveBegun(recorded, o.Snapshot) == ""
-	over := !recorded.LeavesBehind(clusterID) && servingID(o.Snapshot) == clusterID && allVote(o.Snapshot, o.Etcd.Spec.Replicas)
+	over := !etcdtasks.AnySetsAside(o.Tasks) && !recorded.LeavesBehind(clusterID) && servingID(o.Snapshot) == clusterID && allVote(o.Snapshot, o.Etcd.Spec.Replicas)
 	if withdrawn || over {
 		return nil
 	}

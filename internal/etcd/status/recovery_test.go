@@ -102,8 +102,8 @@ func TestTheRecoveryOfALoneMemberEndsWithItsSuccessor(t *testing.T) {
 	}).Action).To(Equal(member.Start), "beside a second member")
 }
 
-// What a Restore chose is recorded with all that the members need. It stays while any Restore exists that has replaced data, since the
-// members remove what they kept without it.
+// What a Restore chose is recorded with all that the members need. It stays while any task exists that has had data set aside, since the
+// members remove all of that without it.
 func TestARestoreKeepsTheRecord(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
@@ -130,7 +130,9 @@ func TestARestoreKeepsTheRecord(t *testing.T) {
 	earlier.UID = "earlier"
 	g.Expect(step(serving(3, other), task).Recovery).To(Equal(chosen))
 	g.Expect(step(serving(3, other), earlier).Recovery).To(Equal(chosen), "what an earlier restore has kept")
+	earlier.Spec.Type = v1alpha1.QuorumLossRecovery
+	g.Expect(step(serving(3, other), earlier).Recovery).To(Equal(chosen), "what an earlier recovery has had set aside")
 	preview := *earlier.DeepCopy()
 	preview.Status.Recovery = nil
-	g.Expect(step(serving(3, other), preview).Recovery).To(BeNil(), "a preview keeps nothing")
+	g.Expect(step(serving(3, other), preview).Recovery).To(BeNil(), "a preview keeps nothing, nor does a recovery that has chosen nothing")
 }

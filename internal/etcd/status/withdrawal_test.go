@@ -37,6 +37,8 @@ func TestARecoveryIsWithdrawn(t *testing.T) {
 		seen    *cluster.Snapshot
 		earlier []string
 		task    bool
+		// beside is the type of an earlier task that has had data set aside and still exists.
+		beside v1alpha1.TaskType
 		// want is what the status says; empty if the recovery is withdrawn.
 		want string
 		// silent: no cluster serves, and nothing is said.
@@ -45,6 +47,8 @@ func TestARecoveryIsWithdrawn(t *testing.T) {
 		"all members of it vote":                             {seen: serving(3, "cafe")},
 		"the chosen member waits":                            {seen: waits()},
 		"an earlier cluster is known":                        {seen: waits(), earlier: []string{"ace"}},
+		"beside what an earlier recovery has had set aside":  {seen: waits(), beside: v1alpha1.QuorumLossRecovery},
+		"beside what a restore keeps":                        {seen: waits(), beside: v1alpha1.Restore},
 		"its task exists":                                    {seen: waits(), task: true, want: "delete task recover to withdraw the recovery"},
 		"its task exists, and a doubt":                       {seen: refuses(v1alpha1.ReasonRecovering), task: true, want: withdraw},
 		"the chosen member waits, and its data is not known": {seen: refuses(v1alpha1.ReasonRecovering), want: withdraw},
@@ -78,6 +82,11 @@ func TestARecoveryIsWithdrawn(t *testing.T) {
 			o := observed(etcd, c.seen, noon)
 			if c.task {
 				o.Tasks = []v1alpha1.EtcdOperatorTask{{ObjectMeta: metav1.ObjectMeta{Name: "recover", UID: "recovery"}}}
+			}
+			if c.beside != "" {
+				earlier := recoveryTask(v1alpha1.RecoveryGrowing, v1alpha1.RecoverFromData)
+				earlier.UID, earlier.Spec.Type, earlier.Status.State = "earlier", c.beside, v1alpha1.TaskStateSucceeded
+				o.Tasks = append(o.Tasks, earlier)
 			}
 			next := Next(o)
 			g.Expect(next.ClusterID).To(Equal("cafe"))

@@ -47,6 +47,7 @@ func SurveyedAt(j *batchv1.Job, ordinal int) string {
 			found = etcdmember.Survey{State: etcdmember.SurveyPresent, ClusterID: "1", MemberID: "1", LastTerm: 2, LastIndex: 100, Revision: 50}
 		}
 	}
+	found.Free = 1 << 40
 	encoded, err := json.Marshal(found)
 	if err != nil {
 		return err.Error()
