@@ -65,14 +65,16 @@ func (s *Snapshotter) session(ctx context.Context) error {
 	}
 }
 
-// resume finds out where the store ends, and whether deltas can continue from there.
+// resume finds out where the store ends, and whether deltas can continue from there. Store and etcd have as long to answer as a snapshot may take.
 func (n *session) resume(ctx context.Context) error {
 	now := n.config.Clock.Now()
-	list, err := n.config.Store.List(ctx)
+	limited, cancel := context.WithTimeout(ctx, n.config.Timeout)
+	defer cancel()
+	list, err := n.config.Store.List(limited)
 	if err != nil {
 		return err
 	}
-	revision, err := n.config.Etcd.Revision(ctx)
+	revision, err := n.config.Etcd.Revision(limited)
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func (n *session) resume(ctx context.Context) error {
 		err = n.checkRecord(ctx, chain)
 	}
 	if err == nil {
-		err = n.checkReadable(ctx, *chain.Full, chain.Last())
+		err = n.checkReadable(limited, *chain.Full, chain.Last())
 	}
 	n.stored = chain.LastRevision()
 	n.checked, n.fullDue = now, n.schedule.after(lastFull, now)
@@ -159,7 +161,9 @@ func (n *session) recordAgain(ctx context.Context) error {
 		return nil
 	}
 	// What is recorded is listed now, also a full snapshot of a compaction since resume: the record must not go back to an older one.
-	chain, err := n.Latest(ctx)
+	limited, cancel := context.WithTimeout(ctx, n.config.Timeout)
+	defer cancel()
+	chain, err := n.Latest(limited)
 	if err != nil {
 		return err
 	}
