@@ -306,7 +306,7 @@ func (n *session) removeExpired(ctx context.Context) {
 }
 
 // remove removes expired snapshots for a while, and notes which are gone. A bucket may lock any of them, by age or by a legal hold: the others are
-// removed nevertheless. If the time is over and some were removed, the next collection is soon: more snapshots may be taken than are removed in that time.
+// removed nevertheless. If the time is over and some were removed, the next collection is soon: in a period, more may expire than are removed in that time.
 //
 // The order does not matter: no snapshot that stays needs one that has expired, and a store may refuse any of these.
 func (n *session) remove(ctx context.Context, expired []backup.Snapshot, gone map[string]bool) {
@@ -327,7 +327,7 @@ func (n *session) remove(ctx context.Context, expired []backup.Snapshot, gone ma
 		}
 	}
 	if len(refused) > 0 {
-		n.config.Log.Error(refused[0], "The store refuses to remove objects, as if they were locked; this is the first one, and each is tried again after a day", "refused", len(refused))
+		n.config.Log.Error(refused[0], "The store refuses to remove objects: they may be locked, or its credentials may not remove them. Snapshots are tried again after a day", "refused", len(refused))
 	}
 }
 
