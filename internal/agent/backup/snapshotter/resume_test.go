@@ -11,12 +11,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/encryption/encryptiontest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
@@ -290,4 +293,50 @@ func TestACollectionSeesAHoldOfTheNextLeader(t *testing.T) {
 	g.Expect(left).To(HaveLen(2), "the newest, and the one that is held")
 	g.Expect(left[0].Name()).To(Equal(all[2].Name()))
 	g.Expect(s.Restorable()).To(HaveLen(2), "what is not removed can be restored")
+}
+
+// A store that accepts requests and does not answer does not hold a session for ever: the failure is shown, and all is tried again.
+func TestASessionBesideAStoreThatHangs(t *testing.T) {
+	r := newTrial(t, "")
+	bucket := &locking{hangs: func(*http.Request) bool { return true }}
+	r.config.Store, r.config.Timeout = bucket.open(t, ""), machine.Scaled(200*time.Millisecond)
+	r.lead()
+	r.Eventually(func() error { return r.s.Healthy() }).Should(MatchError(ContainSubstring("deadline exceeded")))
+	r.Expect(testutil.ToFloat64(r.s.metrics.failures.WithLabelValues(failureSession))).To(BeNumerically(">=", 1))
+	r.Eventually(func() int {
+		r.clock.Step(retryPeriod)
+		bucket.mu.Lock()
+		defer bucket.mu.Unlock()
+		return bucket.requests
+	}).Should(BeNumerically(">", 1))
+}
+
+// So it is once the record can be read again, and with a store that lists what is there and does not let it be read: that is replaced.
+func TestASessionBesideAStoreThatHangsLater(t *testing.T) {
+	g := machine.Gomega(t)
+	identity, _ := encryptiontest.Identity(t)
+	bucket := &locking{hangs: func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/bucket/a/v2/Full-") }}
+	bucket.has(backup.Snapshot{Kind: backup.Full, LastRevision: 40, Created: noon, Compression: backup.None, Encrypted: true})
+	s, err := New(Config{
+		Options: Options{Schedule: "* * * * *", Compression: backup.None, Timeout: machine.Scaled(2 * time.Second)}, Etcd: at{40}, Store: bucket.open(t, encryptiontest.Folder(t, identity)),
+		Clock: testingclock.NewFakeClock(noon), Log: logr.Discard(), OnSnapshot: func(backup.Snapshot) {},
+		Recorded: func(context.Context) (backup.Record, error) { return backup.Record{Revision: 40, Created: noon}, nil },
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	s.start()
+	n := &session{Snapshotter: s, leases: map[int64]int64{}}
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	go func() { ended <- n.resume(ctx) }()
+	g.Eventually(ended).Should(Receive(BeNil()))
+	g.Expect(n.stored).To(BeZero())
+	g.Expect(n.queue).To(HaveLen(1))
+
+	n.config.Timeout = machine.Scaled(200 * time.Millisecond)
+	bucket.mu.Lock()
+	bucket.hangs = func(*http.Request) bool { return true }
+	bucket.mu.Unlock()
+	go func() { ended <- n.recordAgain(ctx) }()
+	g.Eventually(ended).Should(Receive(MatchError(ContainSubstring("deadline exceeded"))))
 }

@@ -65,14 +65,16 @@ func (s *Snapshotter) session(ctx context.Context) error {
 	}
 }
 
-// resume finds out where the store ends, and whether deltas can continue from there.
+// resume finds out where the store ends, and whether deltas can continue from there. Store and etcd have as long to answer as a snapshot may take.
 func (n *session) resume(ctx context.Context) error {
 	now := n.config.Clock.Now()
-	list, err := n.config.Store.List(ctx)
+	limited, cancel := context.WithTimeout(ctx, n.config.Timeout)
+	defer cancel()
+	list, err := n.config.Store.List(limited)
 	if err != nil {
 		return err
 	}
-	revision, err := n.config.Etcd.Revision(ctx)
+	revision, err := n.config.Etcd.Revision(limited)
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,7 @@ func (n *session) resume(ctx context.Context) error {
 		err = n.checkRecord(ctx, chain)
 	}
 	if err == nil {
-		err = n.checkReadable(ctx, *chain.Full, chain.Last())
+		err = n.checkReadable(limited, *chain.Full, chain.Last())
 	}
 	n.stored = chain.LastRevision()
 	n.checked, n.fullDue = now, n.schedule.after(lastFull, now)
@@ -159,7 +161,9 @@ func (n *session) recordAgain(ctx context.Context) error {
 		return nil
 	}
 	// What is recorded is listed now, also a full snapshot of a compaction since resume: the record must not go back to an older one.
-	chain, err := n.Latest(ctx)
+	limited, cancel := context.WithTimeout(ctx, n.config.Timeout)
+	defer cancel()
+	chain, err := n.Latest(limited)
 	if err != nil {
 		return err
 	}
@@ -291,67 +295,104 @@ func (n *session) removeExpired(ctx context.Context) {
 	}
 	n.remove(ctx, retention.ExpiredTrusted(list, trust, now), gone)
 	n.foundRestorable(slices.DeleteFunc(list, func(s backup.Snapshot) bool { return gone[s.Name()] }))
-	if err := n.config.Store.Sweep(ctx, now.Add(-leftoverAge)); err != nil {
+	if ctx.Err() != nil {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, collecting)
+	defer cancel()
+	if err := n.config.Store.Sweep(limited, now.Add(-leftoverAge)); err != nil {
 		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads, and holds that have ended")
 	}
 }
 
-// remove removes expired snapshots, and notes which are gone. A bucket may lock objects: by age the younger ones, by a legal hold or an earlier lock
-// older ones. Others are removed nevertheless, and a store that locks many is not asked for each: stretches of doubling length are gone through from
-// both ends. What is between two locks is found once it is longer than all before it.
+// remove removes expired snapshots for a while, and notes which are gone. A bucket may lock any of them, by age or by a legal hold: the others are
+// removed nevertheless. If the time is over and some were removed, the next collection is soon: in a period, more may expire than are removed in that time.
 //
 // The order does not matter: no snapshot that stays needs one that has expired, and a store may refuse any of these.
 func (n *session) remove(ctx context.Context, expired []backup.Snapshot, gone map[string]bool) {
-	rest := backup.Sorted(expired)
-	for length := 2 * maxRefused; len(rest) > 0; length *= 2 {
-		stretch := rest[:min(length, len(rest))]
-		rest = rest[len(stretch):]
-		untried, err := n.removeInTurn(ctx, stretch, gone)
-		if err == nil {
-			slices.Reverse(untried)
-			_, err = n.removeInTurn(ctx, untried, gone)
+	began, refused := n.config.Clock.Now(), []error(nil)
+	for _, snapshot := range n.inTurn(expired, began) {
+		if n.config.Clock.Since(began) >= min(collecting, n.config.Timeout/2) {
+			if len(gone) > 0 {
+				n.collectionDue = n.config.Clock.Now().Round(0).Add(collecting)
+			}
+			break
 		}
-		if err != nil {
-			n.config.Log.Error(err, "Could not remove snapshots")
-			return
+		err := n.removeOne(ctx, snapshot, gone)
+		if failed, is := errors.AsType[*store.RemovalError](err); is && failed.Refused() {
+			refused = append(refused, err)
+		} else if err != nil {
+			n.config.Log.Error(err, "Could not remove a snapshot; the next garbage collection continues", "snapshot", snapshot.Name())
+			break
 		}
+	}
+	if len(refused) > 0 {
+		n.config.Log.Error(refused[0], "The store refuses to remove objects: they may be locked, or its credentials may not remove them. Snapshots are tried again after a day", "refused", len(refused))
 	}
 }
 
-// removeInTurn removes snapshots until the store has refused to remove maxRefused in a row, and returns those that it has not tried. It fails if the
-// store does.
-func (n *session) removeInTurn(ctx context.Context, snapshots []backup.Snapshot, gone map[string]bool) (untried []backup.Snapshot, err error) {
-	refused := 0
-	for i, snapshot := range snapshots {
-		// The next leader may have been asked to keep it by now, and this agent may not know yet that it does not lead any more.
-		kept, err := n.config.Store.Kept(ctx, snapshot)
-		if err == nil && kept {
+// inTurn returns expired snapshots in the order in which they are removed: those whose removal has never failed, the oldest first, and in between those
+// whose removal failed longest ago, so that neither starve. What has failed waits for a day: a lock lasts, and each request takes time. What has gone is
+// forgotten.
+func (n *session) inTurn(expired []backup.Snapshot, now time.Time) (order []backup.Snapshot) {
+	unremoved := map[string]time.Time{}
+	var untried, again []backup.Snapshot
+	for _, s := range backup.Sorted(expired) {
+		at, is := n.unremoved[s.Name()]
+		if !is {
+			untried = append(untried, s)
 			continue
 		}
-		if err == nil {
-			err = n.config.Store.Delete(ctx, snapshot)
-		}
-		n.metrics.removed(snapshot.Kind, err)
-		if err == nil {
-			n.config.Log.Info("Removed a snapshot", "snapshot", snapshot.Name())
-			gone[snapshot.Name()], refused = true, 0
-			continue
-		}
-		if !store.Refuses(err) {
-			return nil, fmt.Errorf("%s: %w", snapshot.Name(), err)
-		}
-		if refused++; refused == 1 {
-			n.config.Log.Error(err, "The store refuses to remove a snapshot; it may refuse the next ones, too", "snapshot", snapshot.Name())
-		}
-		if refused == maxRefused {
-			return snapshots[i+1:], nil
+		if unremoved[s.Name()] = at; now.Sub(at) >= retryRemoval {
+			again = append(again, s)
 		}
 	}
-	return nil, nil
+	n.unremoved = unremoved
+	slices.SortStableFunc(again, func(a, b backup.Snapshot) int { return unremoved[a.Name()].Compare(unremoved[b.Name()]) })
+	for i := range max(len(untried), len(again)) {
+		if i < len(untried) {
+			order = append(order, untried[i])
+		}
+		if i < len(again) {
+			order = append(order, again[i])
+		}
+	}
+	return order
+}
+
+// removeOne removes an expired snapshot unless it is kept, and notes if it is gone, or if its own object could not be removed.
+func (n *session) removeOne(ctx context.Context, snapshot backup.Snapshot, gone map[string]bool) error {
+	ctx, cancel := context.WithTimeout(ctx, collecting)
+	defer cancel()
+	// The next leader may have been asked to keep it by now, and this agent may not know yet that it does not lead any more.
+	kept, err := n.config.Store.Kept(ctx, snapshot)
+	if err == nil && kept {
+		return nil
+	}
+	if err == nil {
+		err = n.config.Store.Delete(ctx, snapshot)
+	}
+	n.metrics.removed(snapshot.Kind, err)
+	name := snapshot.Name()
+	failed, is := errors.AsType[*store.RemovalError](err)
+	switch {
+	case err == nil || is && failed.Name != name: // what was beside it may be left
+		n.config.Log.Info("Removed a snapshot", "snapshot", name)
+		gone[name] = true
+		delete(n.unremoved, name)
+	case is:
+		n.unremoved[name] = n.config.Clock.Now()
+	}
+	return err
 }
 
 // leftoverAge is longer than any upload takes. Holds end at that age too.
 const leftoverAge = backup.HoldFor
 
-// maxRefused is how many snapshots in a row a store may refuse to remove before others are tried.
-const maxRefused = 10
+const (
+	// collecting is for how long snapshots are removed in a garbage collection, and leftovers: no snapshot is taken in that time. A request that has
+	// begun has as long again.
+	collecting = time.Minute
+	// retryRemoval is the time until a snapshot is removed whose removal has failed.
+	retryRemoval = 24 * time.Hour
+)

@@ -79,8 +79,10 @@ type Snapshotter struct {
 	// is for has been removed.
 	keeping sync.Mutex
 
-	// renewed: a full snapshot was taken since the start, so that FullFirst does not matter. Only Run's goroutine uses it.
-	renewed bool
+	// Only Run's goroutine uses these. renewed: a full snapshot was taken since the start, so that FullFirst does not matter. unremoved are the
+	// expired snapshots whose own object could not be removed, by name, and when that was last tried.
+	renewed   bool
+	unremoved map[string]time.Time
 }
 
 // want is what can be requested.

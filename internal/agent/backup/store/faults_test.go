@@ -22,6 +22,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/signature/signaturetest"
 	. "github.com/onsi/gomega"
 	"gocloud.dev/blob/memblob"
@@ -207,6 +208,67 @@ func TestHoldsEndBesideALockedLeftover(t *testing.T) {
 	b.locks = func(key string) bool { return strings.Contains(key, "/signatures/") }
 	g.Expect(s.Sweep(t.Context(), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))).To(MatchError(ContainSubstring("403")))
 	g.Expect(s.List(t.Context())).To(HaveExactElements(HaveField("Kept", false)))
+}
+
+// What cannot be removed is one error, whatever its number. Once the time is over nothing more is tried, and holds, which keep snapshots, were removed first.
+func TestSweepSaysHowManyAreLeft(t *testing.T) {
+	g := NewWithT(t)
+	b := newBucketServer(t)
+	for i := range int64(5) {
+		digest := strings.Repeat("a", 64)
+		b.objects["a/b/signatures/"+signature.Name(backup.Reference{Name: full(i).Name(), SHA256: digest})] = nil
+	}
+	b.objects["a/b/kept/"+holdPrefix+backup.Hold{Since: full(1).Created, Base: full(1)}.String()] = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var removals []string
+	b.locks = func(key string) bool {
+		removals = append(removals, key)
+		if len(removals) == 3 {
+			cancel()
+		}
+		return strings.Contains(key, "/signatures/")
+	}
+	later := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	first := "removing sig." + full(0).Name()
+	g.Expect(opened(t, b.config(t)).Sweep(ctx, later)).To(MatchError(And(HavePrefix("5 of 6 are left; the first: "+first), Not(ContainSubstring(full(1).Name())))))
+	g.Expect(removals).To(HaveLen(3))
+	g.Expect(removals[0]).To(ContainSubstring("/kept/"))
+	g.Expect(opened(t, b.config(t)).Sweep(t.Context(), later)).To(MatchError(And(HavePrefix("5 of 5 are left; the first: "+first), Not(ContainSubstring(full(1).Name())))))
+}
+
+// The error of a removal says whether the object of the snapshot was refused, or a signature; a list that fails is neither.
+func TestWhatOfASnapshotIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		locks  string
+		refuse int
+		of     string
+	}{
+		"its object":    {locks: "/v2/", of: full(1).Name()},
+		"its signature": {locks: "/signatures/", of: "sig." + full(1).Name()},
+		"a list":        {refuse: 1},
+		"another list":  {refuse: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBucketServer(t)
+			config := b.config(t)
+			config.SigningKeys = signaturetest.Keys(t)
+			s := opened(t, config)
+			_, err := s.Write(t.Context(), full(1), content)
+			g.Expect(err).NotTo(HaveOccurred())
+			b.requests, b.refuse = 0, c.refuse
+			b.locks = func(key string) bool { return c.locks != "" && strings.Contains(key, c.locks) }
+			err = s.Delete(t.Context(), full(1))
+			g.Expect(err).To(MatchError(ContainSubstring("403")))
+			failed, ok := errors.AsType[*RemovalError](err)
+			g.Expect(ok).To(Equal(c.of != ""))
+			if ok {
+				g.Expect(failed.Name).To(HavePrefix(c.of))
+				g.Expect(failed.Refused()).To(BeTrue())
+			}
+		})
+	}
 }
 
 // A hold ends with its time, and is removed then; what was marked as kept stays, and so does what is no hold.

@@ -157,7 +157,7 @@ func (o *objects) each(ctx context.Context, prefix string, visit func(*blob.List
 	}
 }
 
-// remove removes objects, one after the other. A missing one is not an error.
+// remove removes objects, one after the other. A missing one is not an error; one that cannot be removed is a *RemovalError.
 func (o *objects) remove(ctx context.Context, keys []string) error {
 	bucket, err := o.open(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ func (o *objects) remove(ctx context.Context, keys []string) error {
 	}
 	for _, key := range keys {
 		if err := bucket.Delete(ctx, key); err != nil && !isMissing(err) {
-			return fmt.Errorf("removing %s from the store: %w", filepath.Base(key), err)
+			return &RemovalError{filepath.Base(key), err}
 		}
 	}
 	return nil

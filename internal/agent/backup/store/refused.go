@@ -87,9 +87,24 @@ func statusOf(err error) int {
 	return 0
 }
 
-// Refuses reports whether a store refused a request for one object, as for one that is locked: 403, or 409 from Azure.
-func Refuses(err error) bool {
-	status := statusOf(err)
+// RemovalError reports that an object could not be removed.
+type RemovalError struct {
+	// Name of the object, without its folder.
+	Name  string
+	cause error
+}
+
+// Error implements error.
+func (e *RemovalError) Error() string {
+	return fmt.Sprintf("removing %s from the store: %v", e.Name, e.cause)
+}
+
+// Unwrap returns the error of the library.
+func (e *RemovalError) Unwrap() error { return e.cause }
+
+// Refused reports whether the store refused it, as for an object that is locked: 403, or 409 from Azure.
+func (e *RemovalError) Refused() bool {
+	status := statusOf(e.cause)
 	return status == http.StatusForbidden || status == http.StatusConflict
 }
 

@@ -9,7 +9,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -199,7 +198,8 @@ func (s *Store) Delete(ctx context.Context, snapshot backup.Snapshot) error {
 }
 
 // Sweep removes what is older than a time: holds, and leftovers of interrupted uploads, which are signatures, and unfinished files in a
-// folder. Buckets hide unfinished uploads, and remove them by their own rules. What the store refuses to remove does not keep the rest.
+// folder. Buckets hide unfinished uploads, and remove them by their own rules. What the store refuses to remove does not keep the rest. Holds come
+// first: they keep snapshots.
 func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 	present := map[string]bool{}
 	var keys []string
@@ -207,14 +207,14 @@ func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 		folder string
 		isOld  func(name string, o *blob.ListObject) bool
 	}{
+		{s.keptFolder(), func(name string, _ *blob.ListObject) bool {
+			hold, ok := holdOf(name)
+			return ok && hold.Since.Before(before)
+		}},
 		{s.folder(), func(name string, _ *blob.ListObject) bool { present[name] = true; return false }},
 		{s.signatures.folder(), func(name string, o *blob.ListObject) bool {
 			r, err := signature.ParseName(name)
 			return err == nil && !present[r.Name] && o.ModTime.Before(before)
-		}},
-		{s.keptFolder(), func(name string, _ *blob.ListObject) bool {
-			hold, ok := holdOf(name)
-			return ok && hold.Since.Before(before)
 		}},
 	} {
 		err := s.objects.in(ctx, of.folder, func(name string, o *blob.ListObject) {
@@ -227,9 +227,27 @@ func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 			return err // without it, signatures of what is present would be leftovers
 		}
 	}
-	var errs []error
+	return s.sweep(ctx, keys)
+}
+
+// sweep removes objects until the context ends. Its error says how many are left, and why the first is.
+func (s *Store) sweep(ctx context.Context, keys []string) error {
+	left, first := len(keys), error(nil)
 	for _, key := range keys {
-		errs = append(errs, s.objects.remove(ctx, []string{key}))
+		err := s.objects.remove(ctx, []string{key})
+		if err == nil {
+			left--
+			continue
+		}
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	return errors.Join(errs...)
+	if first != nil {
+		return fmt.Errorf("%d of %d are left; the first: %w", left, len(keys), first)
+	}
+	return nil
 }
