@@ -125,7 +125,7 @@ func TestACollectionBesideLockedObjects(t *testing.T) {
 			(&session{Snapshotter: s, leases: map[int64]int64{}}).removeExpired(t.Context())
 			g.Expect(len(bucket.names)).To(Equal(c.left))
 			g.Expect(bucket.refused).To(Equal(c.refused))
-			g.Expect(len(s.Restorable())).To(Equal(c.left), "what is left can be restored")
+			g.Expect(len(states(s))).To(Equal(c.left), "what is left can be restored")
 		})
 	}
 }
