@@ -179,6 +179,9 @@ const (
 	// a list in JSON, the newest first, of from and to, each with revision and time, and whether every state in between is one (fine).
 	// Later deltas extend the first.
 	AnnotationRestorable = "druid.gardener.cloud/restorable"
+	// AnnotationUndecryptable on the Lease of full snapshots says which snapshots no identity of the leader's agent decrypts, so that they lead to
+	// nothing, and what to do; absent or empty if there are none.
+	AnnotationUndecryptable = "druid.gardener.cloud/undecryptable"
 	// AnnotationBackupOfRecovered on the Lease of full snapshots is the ID of the recovered cluster of which the store has a full
 	// snapshot, so that no other member takes one because of the same recovery. The agent that took it sets it.
 	AnnotationBackupOfRecovered = "druid.gardener.cloud/backup-of-recovered-cluster"

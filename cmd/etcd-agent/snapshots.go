@@ -246,25 +246,30 @@ func (s *snapshots) current() time.Time {
 // maxIntervals is how many intervals are reported.
 const maxIntervals = 32
 
-// restorable returns the value of the annotation with what can be restored; empty if that is not known.
-func (s *snapshots) restorable() string {
+// restorable returns the values of the annotations with what can be restored, which is empty if that is not known, and with what cannot be
+// decrypted.
+func (s *snapshots) restorable() (states, locked string) {
 	taker := s.opened.Load()
 	if taker == nil {
-		return ""
+		return "", ""
 	}
-	intervals := slices.Clone(taker.Restorable())
+	intervals, locked := taker.Restorable()
+	if intervals == nil {
+		return "", ""
+	}
+	intervals = slices.Clone(intervals)
 	slices.Reverse(intervals)
 	text, err := json.Marshal(intervals[:min(len(intervals), maxIntervals)])
-	if err != nil || len(intervals) == 0 {
-		return ""
+	if err != nil {
+		return "", ""
 	}
-	return string(text)
+	return string(text), locked
 }
 
 // reportHealth annotates the lease of full snapshots with the failure of the last snapshot, at the start and on changes, with
 // when the store was last found to be up to date, and with what can be restored from it.
 func (s *snapshots) reportHealth(ctx context.Context) {
-	reported, known, restorable := "", false, ""
+	reported, known, restorable, undecryptable := "", false, "", "not known"
 	var current time.Time
 	report := func(annotation, value, failed string) bool {
 		err := s.full.Annotate(ctx, annotation, value)
@@ -284,8 +289,12 @@ func (s *snapshots) reportHealth(ctx context.Context) {
 		if (!known || failure != reported) && report(v1alpha1.AnnotationBackupError, failure, "Reporting the health of snapshots failed") {
 			reported, known = failure, true
 		}
-		if is := s.restorable(); is != restorable && report(v1alpha1.AnnotationRestorable, is, "Reporting what can be restored failed") {
-			restorable = is
+		states, locked := s.restorable()
+		if states != restorable && report(v1alpha1.AnnotationRestorable, states, "Reporting what can be restored failed") {
+			restorable = states
+		}
+		if states != "" && locked != undecryptable && report(v1alpha1.AnnotationUndecryptable, locked, "Reporting what cannot be decrypted failed") {
+			undecryptable = locked
 		}
 		if now := s.current(); now.After(current) && report(v1alpha1.AnnotationBackupsCurrent, now.UTC().Format(time.RFC3339), "Reporting that backups are up to date failed") {
 			current = now

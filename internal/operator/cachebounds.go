@@ -79,7 +79,7 @@ func keptLease(l *coordinationv1.Lease) *coordinationv1.Lease {
 		return identity
 	}
 	l.Spec.DeepCopyInto(&identity.Spec)
-	for _, key := range []string{v1alpha1.AnnotationBackupError, v1alpha1.AnnotationBackupsCurrent, v1alpha1.AnnotationBackupOfRecovered, v1alpha1.AnnotationRestorable} {
+	for _, key := range []string{v1alpha1.AnnotationBackupError, v1alpha1.AnnotationBackupsCurrent, v1alpha1.AnnotationBackupOfRecovered, v1alpha1.AnnotationRestorable, v1alpha1.AnnotationUndecryptable} {
 		if value, ok := l.Annotations[key]; ok {
 			metav1.SetMetaDataAnnotation(&identity.ObjectMeta, key, cut(value, maxValue))
 		}

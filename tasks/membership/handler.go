@@ -129,6 +129,11 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	if in, d, err = h.decide(ctx, h.Live, task, etcd, snapshot); err != nil {
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
 	}
+	if in.awaitsController(d) {
+		if in.obstacle, err = tasks.Obstacle(ctx, h.Client, h.Live, etcd, false); err != nil {
+			return tasks.Verdict{}, err
+		}
+	}
 	return verdict(in, d, h.Clock.Now()), nil
 }
 

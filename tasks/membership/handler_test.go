@@ -32,6 +32,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -238,6 +239,13 @@ func TestGrows(t *testing.T) {
 	v = r.next(time.Second)
 	r.Expect(v.Step).To(BeNil(), "the controller of the Etcd carries it out")
 	r.Expect(v.Message).To(HavePrefix("waiting until StatefulSet main has 2 replicas: "))
+	r.Expect(v.RequeueAfter).To(Equal(pollInterval))
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	r.Expect(r.api.Create(t.Context(), budget)).To(Succeed())
+	v = r.next(time.Second)
+	r.Expect(v.Message).To(MatchRegexp("^waiting until StatefulSet main has 2 replicas: .*[^.][.] PodDisruptionBudget ns/main has no controller: give the Etcd another name, or delete"))
+	r.Expect(v.RequeueAfter).To(Equal(tasks.RecheckObstacle))
+	r.Expect(r.api.Delete(t.Context(), budget)).To(Succeed())
 	r.Expect(v.Membership.Steps).To(HaveLen(1))
 
 	r.waiting()

@@ -22,6 +22,8 @@ type input struct {
 	config Config
 	// recorded is what the task's status says so far.
 	recorded v1alpha1.MembershipStatus
+	// obstacle is why the Etcd controller does not scale the StatefulSet (tasks.Obstacle); empty if nothing is known to keep it from that.
+	obstacle string
 }
 
 const (
@@ -50,9 +52,11 @@ func verdict(in input, d membership.Decision, now time.Time) tasks.Verdict {
 		v.Reason, v.Message = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Blocking[0].Guard, d.Blocking[0].Message)
 	case membership.Act:
 		v.Message = d.Step.Reason
-		if wanted := scaledTo(d); wanted != nil && in.recorded.Replicas != nil && *in.recorded.Replicas == *wanted {
-			// The controller of the Etcd carries out what is recorded.
-			v.Message = fmt.Sprintf("waiting until StatefulSet %s has %d replicas: %s", in.Snapshot.StatefulSet.Name, *wanted, d.Step.Reason)
+		if in.awaitsController(d) {
+			v.Message = fmt.Sprintf("waiting until StatefulSet %s has %d replicas: %s", in.Snapshot.StatefulSet.Name, *scaledTo(d), d.Step.Reason)
+			if in.obstacle != "" {
+				v.Message, v.RequeueAfter = v.Message+". "+in.obstacle, tasks.RecheckObstacle
+			}
 			break
 		}
 		v.Step = &tasks.Step{Operation: string(d.Step.Action), Reason: d.Step.Reason, Detail: detail{in, *d.Step, now}, RecheckAfter: recheckAfter}
@@ -71,6 +75,12 @@ func (in input) kept() (claims []string) {
 		}
 	}
 	return claims
+}
+
+// awaitsController reports whether the Etcd controller has yet to scale the StatefulSet as it is recorded.
+func (in input) awaitsController(d membership.Decision) bool {
+	wanted := scaledTo(d)
+	return wanted != nil && in.recorded.Replicas != nil && *in.recorded.Replicas == *wanted
 }
 
 // scaledTo returns what the StatefulSet is to be scaled to by a decision; nil if it is not scaled.

@@ -43,6 +43,19 @@ type Input struct {
 	Configured bool
 	// Volumes of the members, in phase Surveying.
 	Volumes []survey.Volume
+	// Obstacle is why the Etcd controller does not stop or start members (tasks.Obstacle); empty if nothing is known to keep it from that.
+	Obstacle string
+}
+
+// AwaitsController reports whether a task that is in a phase next waits until the Etcd controller has stopped or started members.
+func (in Input) AwaitsController(next v1alpha1.RecoveryPhase) bool {
+	switch next {
+	case v1alpha1.RecoveryStopping, v1alpha1.RecoverySurveying:
+		return !in.held()
+	case v1alpha1.RecoveryStarting:
+		return in.Snapshot.StatefulSet.HeldAtZeroBy != ""
+	}
+	return false
 }
 
 // Decision is the next status of a task, and the phase that it enters or stays in.
@@ -110,6 +123,9 @@ func (in Input) Verdict(d Decision, now time.Time) tasks.Verdict {
 		Outcome: d.Outcome, Code: d.Code, Message: d.Message, RequeueAfter: pollInterval, Recovery: &d.Recovery, Progress: string(d.Recovery.Phase),
 	}
 	operation := &v1alpha1.LastOperation{Name: Operations[d.Recovery.Phase], State: v1alpha1.OperationStateCompleted, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
+	if in.Obstacle != "" {
+		v.RequeueAfter = tasks.RecheckObstacle
+	}
 	switch {
 	case d.Survey:
 		v.Step = &tasks.Step{Operation: Operations[v1alpha1.RecoverySurveying], Reason: d.Message, Detail: Survey{in.Volumes, in.Snapshot}, RecheckAfter: pollInterval}
@@ -132,7 +148,7 @@ func (in Input) Verdict(d Decision, now time.Time) tasks.Verdict {
 func (in Input) Stopping(now time.Time) Decision {
 	switch {
 	case !in.held():
-		return in.Stay("waiting until StatefulSet %s is scaled to zero", in.Snapshot.StatefulSet.Name)
+		return in.await("waiting until StatefulSet %s is scaled to zero")
 	case len(in.Snapshot.Surplus) > 0:
 		return in.Stay("waiting until these are gone: %s; if a node is gone, power off its machine, and only then taint it with node.kubernetes.io/out-of-service", strings.Join(in.Snapshot.Surplus, ", "))
 	}
@@ -143,7 +159,7 @@ func (in Input) Stopping(now time.Time) Decision {
 func (in Input) Surveying() (waits Decision, surveyed bool) {
 	switch {
 	case !in.held():
-		return in.Stay("StatefulSet %s is no longer scaled to zero: waiting until it is", in.Snapshot.StatefulSet.Name), false
+		return in.await("StatefulSet %s is no longer scaled to zero: waiting until it is"), false
 	case len(in.Snapshot.Surplus) > 0:
 		return in.Stay("members were started again, and may still write: waiting until these are gone: %s", strings.Join(in.Snapshot.Surplus, ", ")), false
 	}
@@ -162,7 +178,7 @@ func (in Input) Starting(now time.Time) Decision {
 	case !in.Configured:
 		return in.Stay("configuring the members to rebuild the cluster from %s", r.Member)
 	case s.StatefulSet.HeldAtZeroBy != "":
-		return in.Stay("waiting until StatefulSet %s is scaled up again", s.StatefulSet.Name)
+		return in.AwaitScaleUp()
 	case !Quorate(s) || s.Cluster.ID == 0 || ID(s.Cluster.ID) == r.PreviousClusterID || !in.participates():
 		return in.Stay("waiting until %s serves: %s", r.Member, in.Describe())
 	}
@@ -194,6 +210,19 @@ func (in Input) Enter(phase v1alpha1.RecoveryPhase, now time.Time, format string
 // Stay returns the decision to wait in the present phase.
 func (in Input) Stay(format string, args ...any) Decision {
 	return Decision{Outcome: tasks.Continue, Recovery: in.Recorded, Message: fmt.Sprintf(format, args...)}
+}
+
+// AwaitScaleUp returns the decision to wait until the members are started again.
+func (in Input) AwaitScaleUp() Decision {
+	return in.await("waiting until StatefulSet %s is scaled up again")
+}
+
+// await returns the decision to wait until the Etcd controller has scaled the StatefulSet, and why it does not.
+func (in Input) await(format string) Decision {
+	if in.Obstacle != "" {
+		return in.Stay(format+": %s", in.Snapshot.StatefulSet.Name, in.Obstacle)
+	}
+	return in.Stay(format, in.Snapshot.StatefulSet.Name)
 }
 
 // held reports whether this task holds the StatefulSet at zero.

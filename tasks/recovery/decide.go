@@ -60,13 +60,15 @@ type Input struct {
 	ClusterID string
 	// Configured: the configuration of the members says how the cluster is rebuilt.
 	Configured bool
+	// Obstacle is why the Etcd controller does not stop or start members; empty if nothing is known to keep it from that.
+	Obstacle string
 	// Evidence is only gathered in phase Surveying.
 	Evidence
 }
 
 // common returns the input of the phases in package newcluster.
 func (in Input) common() newcluster.Input {
-	return newcluster.Input{Snapshot: in.Snapshot, Task: in.Task, Recorded: in.Recorded, Configured: in.Configured, Volumes: in.Volumes}
+	return newcluster.Input{Snapshot: in.Snapshot, Task: in.Task, Recorded: in.Recorded, Configured: in.Configured, Volumes: in.Volumes, Obstacle: in.Obstacle}
 }
 
 // Decision is the next status of the task, and the phase that it enters or stays in.
@@ -179,7 +181,7 @@ func (in Input) restarting() Decision {
 	s, r, c := in.Snapshot, in.Recorded, in.common()
 	switch {
 	case s.StatefulSet.HeldAtZeroBy != "":
-		return c.Stay("waiting until StatefulSet %s is scaled up again", s.StatefulSet.Name)
+		return c.AwaitScaleUp()
 	case newcluster.Quorate(s):
 		return Decision{Outcome: tasks.Done, Recovery: r, Message: fmt.Sprintf("the quorum is back: %d of %d voters serve with the data that they had, and nothing was rebuilt", s.ServingVoters(), len(s.Cluster.Voters))}
 	case !in.StartedSince.IsZero() && s.At.Sub(in.StartedSince) > quorumDeadline:

@@ -84,6 +84,9 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	if snapshot.StatefulSet.OfDruid {
 		return reject(v1alpha1.ErrForeignObject, "the pods of StatefulSet %s are etcd-druid's, which do not read how the operator recovers a cluster: recover it with etcd-druid", snapshot.StatefulSet.Name)
 	}
+	if why, err := tasks.Obstacle(ctx, h.Client, h.Live, etcd, true); err != nil || why != "" {
+		return tasks.Rejected(v1alpha1.ErrForeignObject, "%s", why), err
+	}
 	if alone, err := h.alone(ctx, etcd); err != nil {
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
 	} else if alone {
@@ -146,6 +149,12 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	if d.Recovery.Phase == v1alpha1.RecoveryStopping && in.Recorded.Phase != v1alpha1.RecoveryStopping {
 		if in.Snapshot, err = observe.Hear(ctx, h.Client, h.Live, snapshot); err != nil {
 			return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
+		}
+		d = decide(in, h.Clock.Now())
+	}
+	if in.common().AwaitsController(d.Recovery.Phase) {
+		if in.Obstacle, err = tasks.Obstacle(ctx, h.Client, h.Live, task.Etcd, true); err != nil {
+			return tasks.Verdict{}, err
 		}
 		d = decide(in, h.Clock.Now())
 	}

@@ -136,6 +136,38 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// With a foreign object, no member is stopped or started: a recovery says so before it begins, and while it waits, with the owner.
+func TestForeignObjects(t *testing.T) {
+	etcd := lostEtcd()
+	by := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Shop", Name: "front", UID: "shop", Controller: ptr.To(true)}}
+	settings, claim := config(t, etcd, 3), apitest.Claim(etcd, 1)
+	settings.OwnerReferences, claim.OwnerReferences = by, by
+	for says, foreign := range map[string]client.Object{
+		"ConfigMap ns/main-config is controlled by Shop front": settings,
+		"PersistentVolumeClaim ns/main-main-1 belongs to Shop": claim,
+	} {
+		g := NewWithT(t)
+		api := apitest.API(etcd, apitest.StatefulSet(etcd, 3), foreign.DeepCopyObject().(client.Object))
+		v, err := handlerOf(api, newInput().Snapshot).Admit(t.Context(), taskOf(etcd, nil))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(v.Outcome).To(Equal(tasks.Reject), v.Message)
+		g.Expect(v.Code).To(Equal(v1alpha1.ErrForeignObject))
+		g.Expect(v.Message).To(HavePrefix(says))
+		for waits, c := range map[string]Input{
+			"waiting until StatefulSet m is scaled to zero: ":                  newInput(in(v1alpha1.RecoveryStopping, "")),
+			"StatefulSet m is no longer scaled to zero: waiting until it is: ": newInput(in(v1alpha1.RecoverySurveying, "")),
+			"waiting until StatefulSet m is scaled up again: ":                 newInput(in(v1alpha1.RecoveryStarting, ""), hold()),
+		} {
+			c.Snapshot.StatefulSet.Name = "m"
+			v, err := handlerOf(api, c.Snapshot).Execute(t.Context(), taskOf(etcd, &c.Recorded))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Outcome).To(Equal(tasks.Continue))
+			g.Expect(v.Message).To(HavePrefix(waits + says))
+			g.Expect(v.RequeueAfter).To(Equal(tasks.RecheckObstacle))
+		}
+	}
+}
+
 // Whatever cannot be read is an error: nothing is admitted, surveyed, chosen or removed without it.
 func TestEachRequestFails(t *testing.T) {
 	one, etcd := lostEtcd(ofSize(1)), lostEtcd()

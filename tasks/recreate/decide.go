@@ -38,6 +38,8 @@ type Input struct {
 	SpecApplied bool
 	// SpecPending is why it is not applied, according to the Etcd's status; empty if the status does not say.
 	SpecPending string
+	// Obstacle is why the Etcd controller does not stop or start the pods (tasks.Obstacle); empty if nothing is known to keep it from that.
+	Obstacle string
 	// Recorded is status.rollout of the task so far.
 	Recorded v1alpha1.RolloutStatus
 }
@@ -65,7 +67,7 @@ func decide(in Input) Decision {
 	enter := func(next v1alpha1.RecreatePhase, format string, args ...any) Decision {
 		return Decision{Outcome: tasks.Continue, Phase: next, Message: fmt.Sprintf(format, args...)}
 	}
-	held := set.HeldAtZeroBy == in.Task && in.Snapshot.Replicas() == 0
+	held := in.held()
 	switch target := in.target(); {
 	case !set.Observed:
 		return stay("the StatefulSet controller has not seen the newest spec of StatefulSet %s yet", set.Name)
@@ -73,11 +75,7 @@ func decide(in Input) Decision {
 		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: rollout.SupersededMessage(set.Name, target, set.UpdateRevision)}
 	case phase == "" && !in.SpecApplied && in.Config.TargetRevision == "":
 		// Otherwise the pods would come back at the revision of a spec that has been fixed since.
-		message := fmt.Sprintf("waiting until the newest spec of the Etcd is applied to StatefulSet %s", set.Name)
-		if in.SpecPending != "" {
-			message += ": " + in.SpecPending
-		}
-		return stay("%s", message)
+		return stay("waiting until the newest spec of the Etcd is applied to StatefulSet %s%s", set.Name, because(cmp.Or(in.SpecPending, in.Obstacle)))
 	case phase == "" && in.complete():
 		return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
 			"nothing to do: every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, target)}
@@ -86,25 +84,53 @@ func decide(in Input) Decision {
 	case phase == "" && in.stranded() != nil:
 		o := in.stranded()
 		return Decision{Outcome: tasks.Continue, Stranded: o.Name, Message: fmt.Sprintf("no pod is stopped: the replacement of %s could not attach its volume: %s", o.Name, o.Pod.VolumeTrouble)}
+	case phase == "" && in.Obstacle != "":
+		return stay("no pod is stopped: %s", in.Obstacle)
 	case phase == "":
 		return enter(v1alpha1.RecreateNeedsDeletion, "all pods of StatefulSet %s are stopped, and then started at revision %s", set.Name, target)
 	case phase == v1alpha1.RecreateNeedsDeletion && held:
 		return enter(v1alpha1.RecreateWaitingTermination, "StatefulSet %s is scaled to zero%s", set.Name, left(in.Snapshot))
 	case phase == v1alpha1.RecreateNeedsDeletion:
-		return stay("waiting until StatefulSet %s is scaled to zero", set.Name)
+		return stay("waiting until StatefulSet %s is scaled to zero%s", set.Name, because(in.Obstacle))
 	case phase == v1alpha1.RecreateWaitingTermination && !held:
-		return stay("StatefulSet %s is no longer scaled to zero: waiting until it is", set.Name)
+		return stay("StatefulSet %s is no longer scaled to zero: waiting until it is%s", set.Name, because(in.Obstacle))
 	case phase == v1alpha1.RecreateWaitingTermination && len(in.Snapshot.Surplus) > 0:
 		return stay("StatefulSet %s is scaled to zero%s", set.Name, left(in.Snapshot))
 	case phase == v1alpha1.RecreateWaitingTermination:
 		return enter(v1alpha1.RecreateReadyForCreation, "the last pod of StatefulSet %s is gone: all start at revision %s", set.Name, target)
 	case set.HeldAtZeroBy != "":
-		return stay("waiting until StatefulSet %s is scaled up again", set.Name)
+		return stay("waiting until StatefulSet %s is scaled up again%s", set.Name, because(in.Obstacle))
 	case !in.complete():
 		return stay("%s", in.away())
 	}
 	return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
 		"every pod of StatefulSet %s was stopped and started at revision %s, and every member participates", set.Name, set.UpdateRevision)}
+}
+
+// held reports whether this task holds the StatefulSet at zero.
+func (in Input) held() bool {
+	return in.Snapshot.StatefulSet.HeldAtZeroBy == in.Task && in.Snapshot.Replicas() == 0
+}
+
+// awaitsController reports whether a task that is in a phase next waits for the Etcd controller, which does not say what it waits for itself.
+func (in Input) awaitsController(next v1alpha1.RecreatePhase) bool {
+	switch next {
+	case "":
+		return !in.SpecApplied && in.Config.TargetRevision == "" && in.SpecPending == ""
+	case v1alpha1.RecreateNeedsDeletion, v1alpha1.RecreateWaitingTermination:
+		return !in.held()
+	case v1alpha1.RecreateReadyForCreation:
+		return in.Snapshot.StatefulSet.HeldAtZeroBy != ""
+	}
+	return false
+}
+
+// because adds to a sentence why that is so, if it is known.
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
 }
 
 // target returns the revision at which the pods come back.

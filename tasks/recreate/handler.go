@@ -34,6 +34,22 @@ type Handler struct {
 	Clock    clock.PassiveClock
 }
 
+// Admit implements tasks.Methods: the pods can be stopped, and started again.
+func (h *Handler) Admit(ctx context.Context, task tasks.Typed[rollout.RecreateConfig]) (tasks.Verdict, error) {
+	v, err := h.Rollouts.Admit(ctx, task)
+	if err != nil || v.Outcome != tasks.Continue {
+		return v, err
+	}
+	etcd, err := tasks.LiveEtcd(ctx, h.Live, task.Task)
+	if err != nil {
+		return tasks.Verdict{}, err
+	}
+	if why, err := tasks.Obstacle(ctx, h.Client, h.Live, etcd, true); err != nil || why != "" {
+		return tasks.Rejected(v1alpha1.ErrForeignObject, "%s", why), err
+	}
+	return v, nil
+}
+
 // Execute implements tasks.Methods. It may wait on what the cache shows, but only enters another phase on live reads of the API server and
 // the members.
 func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.RecreateConfig]) (tasks.Verdict, error) {
@@ -54,9 +70,16 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Recreate
 		}
 		in := input(task, snapshot)
 		d := decide(in)
-		if reader == h.Live || d.Outcome == tasks.Continue && d.Phase == in.Recorded.Phase {
-			return verdict(in, d, h.Clock.Now()), nil
+		if reader != h.Live && (d.Outcome != tasks.Continue || d.Phase != in.Recorded.Phase) {
+			continue
 		}
+		if in.awaitsController(d.Phase) {
+			if in.Obstacle, err = tasks.Obstacle(ctx, h.Client, h.Live, task.Etcd, true); err != nil {
+				return tasks.Verdict{}, err
+			}
+			d = decide(in)
+		}
+		return verdict(in, d, h.Clock.Now()), nil
 	}
 	return tasks.Verdict{}, errors.New("the API server was not asked")
 }
@@ -79,6 +102,9 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 	v := tasks.Verdict{
 		Outcome: d.Outcome, Code: d.Code, Reason: v1alpha1.ReasonRecreateInProgress, Message: d.Message, RequeueAfter: pollInterval,
 		Rollout: &recorded, Progress: fmt.Sprintf("%d/%d", recorded.UpdatedReplicas, recorded.Replicas), Pauses: d.Pauses,
+	}
+	if in.Obstacle != "" {
+		v.RequeueAfter = tasks.RecheckObstacle
 	}
 	if d.Outcome == tasks.Done {
 		v.EndReason = v1alpha1.ReasonRecreateComplete

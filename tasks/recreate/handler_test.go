@@ -7,6 +7,7 @@ package recreate
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,8 +21,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,7 +62,7 @@ func newHandler(cached, live *cluster.Snapshot, change ...func(*v1alpha1.Etcd)) 
 	for _, c := range change {
 		c(etcd)
 	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), clientgoscheme.AddToScheme(scheme)); err != nil {
 		panic(err)
 	}
 	cache, server := fake.NewClientBuilder().Build(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(etcd).Build()
@@ -118,6 +121,49 @@ func TestPhaseIsEnteredOnLiveReads(t *testing.T) {
 			g.Expect(v.Outcome).To(Equal(c.outcome), v.Message)
 			g.Expect(v.Rollout.Phase).To(Equal(c.want), v.Message)
 		})
+	}
+}
+
+// With a foreign object, no pod is stopped or started: a recreation says so before it begins, and while it waits, with the owner.
+func TestForeignObjects(t *testing.T) {
+	held := func(in *Input) { in.hold() }
+	behind := func(e *v1alpha1.Etcd) { e.Status.ObservedGeneration = 0 }
+	why := "PodDisruptionBudget ns/m has no controller: give the Etcd another name, or delete the PodDisruptionBudget if it is unused. While this is so, the operator stops and starts no member of the Etcd"
+	for waits, c := range map[string]struct {
+		phase v1alpha1.RecreatePhase
+		seen  *cluster.Snapshot
+	}{
+		"no pod is stopped: ": {"", seen()},
+		"waiting until the newest spec of the Etcd is applied to StatefulSet m: ": {"", seen()},
+		"waiting until StatefulSet m is scaled to zero: ":                         {v1alpha1.RecreateNeedsDeletion, seen()},
+		"StatefulSet m is no longer scaled to zero: waiting until it is: ":        {v1alpha1.RecreateWaitingTermination, seen()},
+		"waiting until StatefulSet m is scaled up again: ":                        {v1alpha1.RecreateReadyForCreation, seen(held)},
+	} {
+		g := NewWithT(t)
+		h, task := newHandler(c.seen, c.seen), recreation(c.phase)
+		if strings.Contains(waits, "newest spec") {
+			h = newHandler(c.seen, c.seen, behind)
+			behind(task.Etcd)
+		}
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "m", UID: "etcd", Controller: ptr.To(true)},
+		}}}
+		set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+		g.Expect(h.Live.(client.Client).Create(t.Context(), set)).To(Succeed())
+		task.Object.Namespace, task.Object.Spec.OwnerEtcdReference.Name = "ns", "m"
+		v, err := h.Admit(t.Context(), task)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(v.Outcome).To(Equal(tasks.Continue), v.Message)
+
+		g.Expect(h.Live.(client.Client).Create(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}})).To(Succeed())
+		v, err = h.Admit(t.Context(), task)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(v).To(Equal(tasks.Rejected(v1alpha1.ErrForeignObject, "%s", why)))
+		v, err = h.Execute(t.Context(), task)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(v.Message).To(Equal(waits + why))
+		g.Expect(v.Rollout.Phase).To(Equal(c.phase))
+		g.Expect(v.RequeueAfter).To(Equal(tasks.RecheckObstacle))
 	}
 }
 

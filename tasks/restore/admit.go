@@ -45,8 +45,8 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	case etcd.Spec.Replicas == 0:
 		return tasks.Rejected(v1alpha1.ErrHibernated, "Etcd %s is hibernated, with spec.replicas 0: wake it up first", etcd.Name), nil
 	}
-	if _, foreign, err := h.fenced(ctx, task.Object.UID, etcd); err != nil || foreign != nil {
-		return tasks.Rejected(v1alpha1.ErrForeignObject, notOwn, foreign), err
+	if why, err := tasks.Obstacle(ctx, h.Client, h.Live, etcd, true); err != nil || why != "" {
+		return tasks.Rejected(v1alpha1.ErrForeignObject, "%s", why), err
 	}
 	if _, why, err := h.undone(ctx, task, etcd); err != nil || why != "" {
 		return tasks.Rejected(v1alpha1.ErrRestoreRefused, "%s", why), err
@@ -70,9 +70,6 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	}
 	return v, nil
 }
-
-// notOwn is said of a client Service that is foreign, also where clients stay connected: the Etcd controller stops and starts no member then.
-const notOwn = "%s. While this is so, the operator stops and starts no member of the Etcd"
 
 // agentOutdated reports whether a pod, or the template of the next one, has another version of the agent than the Job of the preview.
 func (h *Handler) agentOutdated(s *cluster.Snapshot, etcd *v1alpha1.Etcd) bool {

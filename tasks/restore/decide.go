@@ -114,6 +114,9 @@ func (in Input) obstacle() *Decision {
 		return nil
 	case in.Hibernates:
 		return in.fail(v1alpha1.ErrHibernated, "the Etcd is being hibernated, with spec.replicas 0: wake it up, and create the task again")
+	case in.Obstacle != "" && in.Snapshot.StatefulSet.HeldAtZeroBy != in.Task:
+		// Waiting would keep clients away for as long as the foreign object is there.
+		return in.fail(v1alpha1.ErrForeignObject, "%s", in.Obstacle)
 	case in.ClusterID != in.Recorded.PreviousClusterID:
 		return in.fail(v1alpha1.ErrClusterID, "the restore was confirmed for cluster %s, and the Etcd is now cluster %s: preview it again", in.Recorded.PreviousClusterID, in.ClusterID)
 	}

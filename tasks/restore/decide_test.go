@@ -107,6 +107,9 @@ func on(positions ...uint64) func(*Input) {
 	}
 }
 
+// obstructed has a foreign Lease keep the Etcd controller from stopping and starting members.
+func obstructed(in *Input) { in.Obstacle = "Lease m-1 is foreign" }
+
 // thousandBytes is the size of the restored database.
 func thousandBytes(in *Input) { in.Recorded.Restore.Bytes = 1000 }
 
@@ -167,6 +170,7 @@ func TestPhases(t *testing.T) {
 		}), tasks.Continue, stopping, ""},
 		"one is updated in place":    {at(saving, took(100), func(in *Input) { in.Snapshot.Ordinals[0].Pod.Updating = true }), tasks.Fail, saving, "1 of 3 pods"},
 		"the template has changed":   {at(saving, took(100), func(in *Input) { in.Snapshot.StatefulSet.Observed = false }), tasks.Continue, saving, "waiting until the controller of StatefulSet main"},
+		"a foreign object":           {at(saving, took(100), obstructed), tasks.Fail, saving, "Lease m-1 is foreign. Nothing was changed"},
 		"an undo has no bound":       {at(saving, took(1e6), unbounded), tasks.Continue, stopping, ""},
 		"much is written since then": {at(saving, took(100), live(191)), tasks.Fail, saving, "101 revisions were written since the preview, and at most 100"},
 		"a little is":                {at(saving, took(100), live(190)), tasks.Continue, stopping, "everything up to revision 100"},
@@ -175,6 +179,9 @@ func TestPhases(t *testing.T) {
 		"members run":              {at(stopping, took(100)), tasks.Continue, stopping, "scaled to zero"},
 		"members run after a gap":  {at(stopping), tasks.Continue, saving, "that the final snapshot has everything"},
 		"stopped by another task":  {at(stopping, stopped, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), tasks.Continue, saving, "that the final snapshot has everything"},
+		"a foreign object since":   {at(stopping, took(100), obstructed), tasks.Fail, stopping, "Lease m-1 is foreign. Nothing was changed"},
+		"scaled up, and not again": {at(surveying, stopped, obstructed, func(in *Input) { in.Snapshot.Ordinals = make([]cluster.Ordinal, 3) }), tasks.Continue, surveying, "StatefulSet main is no longer scaled to zero: waiting until it is: Lease m-1 is foreign"},
+		"stopped, and not started": {at(starting, source(target), stopped, obstructed), tasks.Continue, starting, "waiting until StatefulSet main is scaled up again: Lease m-1 is foreign"},
 		"no member runs":           {at(stopping, stopped), tasks.Continue, surveying, "no member is running"},
 		"hibernated while stopped": {at(stopping, stopped, func(in *Input) { in.Hibernates = true }), tasks.Fail, stopping, "No data was changed; the members start as they were when the Etcd wakes up"},
 		"a volume is not read":     {at(surveying, stopped, on(9, 9, 9), func(in *Input) { in.Volumes[1].State, in.Volumes[1].Message = survey.Unread, "unknown content" }), tasks.Continue, surveying, "unknown content"},

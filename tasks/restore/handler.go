@@ -16,7 +16,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
@@ -72,24 +71,40 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 		return tasks.Verdict{}, err
 	}
 	if task.Object.Status.Recovery == nil {
-		return h.preview(ctx, task)
+		return h.begin(ctx, task)
 	}
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
 	if err != nil {
 		return tasks.Unobserved(tasks.Fail, err)
 	}
-	in, foreign, err := h.input(ctx, task, snapshot)
-	switch {
-	case err != nil:
+	in, err := h.input(ctx, task, snapshot)
+	if err != nil {
 		return tasks.Verdict{}, err
-	case foreign != nil:
-		return tasks.Failed(v1alpha1.ErrForeignObject, notOwn+nothingChanged, foreign), nil
 	}
-	return verdict(in, decide(in, h.Clock.Now()), h.Clock.Now()), nil
+	d := decide(in, h.Clock.Now())
+	if in.Recorded.Phase == v1alpha1.RecoveryFencing || in.AwaitsController(d.Recovery.Phase) {
+		if in.Obstacle, err = tasks.Obstacle(ctx, h.Client, h.Live, task.Etcd, true); err != nil {
+			return tasks.Verdict{}, err
+		}
+		d = decide(in, h.Clock.Now())
+	}
+	return verdict(in, d, h.Clock.Now()), nil
+}
+
+// begin previews the restore, and begins it unless the members could not be stopped: clients are not kept away for nothing.
+func (h *Handler) begin(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+	v, err := h.preview(ctx, task)
+	if err != nil || v.Recovery == nil {
+		return v, err
+	}
+	if why, err := tasks.Obstacle(ctx, h.Client, h.Live, task.Etcd, true); err != nil || why != "" {
+		return tasks.Failed(v1alpha1.ErrForeignObject, "%s"+nothingChanged, why), err
+	}
+	return v, nil
 }
 
 // input gathers what a decision rests on, by live reads.
-func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluster.Snapshot) (in Input, foreign *ownership.Foreign, err error) {
+func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluster.Snapshot) (in Input, err error) {
 	etcd, recorded := task.Etcd, *task.Object.Status.Recovery
 	in = Input{
 		Input:      newcluster.Input{Snapshot: s, Task: task.Object.UID, Recorded: recorded},
@@ -101,23 +116,23 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 	in.Call, in.Since = h.call(task.Object, s)
 	if task.Config.Confirm != "" {
 		if _, in.Known, err = parseConfirmation(task.Config.Confirm); err != nil {
-			return in, nil, err
+			return in, err
 		}
 		in.MaxWrites = *task.Config.MaxWritesSince
 	}
 	switch recorded.Phase {
 	case v1alpha1.RecoveryFencing:
-		in.Fenced, foreign, err = h.fenced(ctx, task.Object.UID, etcd)
+		in.Fenced, err = h.fenced(ctx, task.Object.UID, etcd)
 	case v1alpha1.RecoverySurveying:
 		if in.Volumes, err = h.volumes().Look(ctx, task.Task, s); err != nil {
-			return in, nil, err
+			return in, err
 		}
 		if in.Leased, err = h.leased(ctx, etcd); err != nil {
-			return in, nil, err
+			return in, err
 		}
 		in.Undone, _, err = h.undone(ctx, task, etcd)
 	}
-	return in, foreign, err
+	return in, err
 }
 
 // call returns the request for the snapshot of the phase, and since when the present stay in that phase lasts. The request is nil if none
@@ -138,14 +153,14 @@ func (h *Handler) call(task *v1alpha1.EtcdOperatorTask, seen *cluster.Snapshot) 
 	return nil, present.since
 }
 
-// fenced reports whether the client Service selects no member because of a task, and what makes the Service foreign.
-func (h *Handler) fenced(ctx context.Context, by types.UID, etcd *v1alpha1.Etcd) (bool, *ownership.Foreign, error) {
+// fenced reports whether the client Service selects no member because of a task.
+func (h *Handler) fenced(ctx context.Context, by types.UID, etcd *v1alpha1.Etcd) (bool, error) {
 	service, err := lookup.Get[corev1.Service](ctx, h.Live, "Service", client.ObjectKey{Namespace: etcd.Namespace, Name: etcd.ClientServiceName()})
 	if err != nil || service == nil {
 		// Without the Service, clients cannot reach the members, but the Etcd controller creates it again, perhaps without the fence.
-		return false, nil, coded.Error(v1alpha1.ErrObserve, err)
+		return false, coded.Error(v1alpha1.ErrObserve, err)
 	}
-	return service.Spec.Selector[v1alpha1.LabelFencedBy] == string(by), ownership.Of(etcd, "Service", service), nil
+	return service.Spec.Selector[v1alpha1.LabelFencedBy] == string(by), nil
 }
 
 // leased returns the highest revision that the snapshot Leases record.

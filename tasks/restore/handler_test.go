@@ -5,18 +5,25 @@
 package restore
 
 import (
+	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
+	"github.com/etcd-foreman/etcd-foreman/test/machine"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -253,28 +260,103 @@ func TestExecute(t *testing.T) {
 	g.Expect(v.Message).To(MatchRegexp("^Service ns/main-client has the labels of this Etcd and no controller: .*Nothing was changed$"))
 }
 
-// A foreign client Service keeps the members from being stopped, fenced or not: a Restore is rejected before it takes anything, with the owner.
-func TestAForeignClientService(t *testing.T) {
-	for name, config := range map[string]Config{
-		"confirmed":      {To: &Target{Revision: 40}, Confirm: digest[:32] + "@90"},
-		"clients stay":   {To: &Target{Revision: 40}, Confirm: digest[:32] + "@90", KeepService: true},
-		"undo":           {Undo: "r1"},
-		"only a preview": {To: &Target{Revision: 40}},
+// foreigners are objects under names that the Etcd needs, which belong to another one, by the kind.
+func foreigners() map[string]client.Object {
+	of := func(name string) metav1.ObjectMeta {
+		by := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Shop", Name: "front", UID: "shop", Controller: ptr.To(true)}}
+		return metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: by}
+	}
+	return map[string]client.Object{
+		"Service ns/main-client":               &corev1.Service{ObjectMeta: of("main-client")},
+		"Service ns/main-peer":                 &corev1.Service{ObjectMeta: of("main-peer")},
+		"ConfigMap ns/main-config":             &corev1.ConfigMap{ObjectMeta: of("main-config")},
+		"PodDisruptionBudget ns/main":          &policyv1.PodDisruptionBudget{ObjectMeta: of("main")},
+		"Lease ns/main-1":                      &coordinationv1.Lease{ObjectMeta: of("main-1")},
+		"StatefulSet ns/main":                  &appsv1.StatefulSet{ObjectMeta: of("main")},
+		"PersistentVolumeClaim ns/main-main-2": &corev1.PersistentVolumeClaim{ObjectMeta: of("main-main-2")},
+	}
+}
+
+// Foreign objects keep the members from being stopped, or from being started again: a Restore is rejected before it takes anything, with the owner.
+func TestForeignObjects(t *testing.T) {
+	for kind, object := range foreigners() {
+		for name, config := range map[string]Config{
+			"confirmed":      {To: &Target{Revision: 40}, Confirm: digest[:32] + "@90"},
+			"clients stay":   {To: &Target{Revision: 40}, Confirm: digest[:32] + "@90", KeepService: true},
+			"undo":           {Undo: "r1"},
+			"only a preview": {To: &Target{Revision: 40}},
+		} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				g := NewWithT(t)
+				etcd := newEtcd(func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "r2", TaskUID: "r1-uid"} })
+				there := []client.Object{etcd, object.DeepCopyObject().(client.Object), earlier()}
+				if !strings.HasPrefix(kind, "StatefulSet") {
+					there = append(there, apitest.StatefulSet(etcd, 3))
+				}
+				v, err := handlerOf(apitest.API(there...), at(saving).Snapshot).Admit(t.Context(), taskOf(etcd, config, nil))
+				g.Expect(err).NotTo(HaveOccurred())
+				if !config.replaces() {
+					g.Expect(v.Outcome).To(Equal(tasks.Continue), v.Message)
+					return
+				}
+				g.Expect(v.Outcome).To(Equal(tasks.Reject), v.Message)
+				g.Expect(v.Code).To(Equal(v1alpha1.ErrForeignObject))
+				g.Expect(v.Message).To(MatchRegexp("^%s (is controlled by|belongs to) Shop front \\(UID shop\\): .*another name.*. While this is so, the operator stops and starts no member of the Etcd$", kind))
+			})
+		}
+	}
+}
+
+// What becomes foreign while a Restore runs is found on live reads, before members are stopped, and while it waits for that.
+func TestObjectsThatBecomeForeign(t *testing.T) {
+	lease := foreigners()["Lease ns/main-1"]
+	for name, c := range map[string]struct {
+		in      Input
+		outcome tasks.Outcome
+		says    string
+	}{
+		"before clients are kept away": {at(fencing, func(in *Input) { in.Fenced = false }), tasks.Fail, "^Lease ns/main-1 is controlled by Shop front .*Nothing was changed$"},
+		"before the members stop":      {at(stopping), tasks.Continue, "interrupted"},
+		"scaled up, and not again": {at(surveying, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task }), tasks.Continue,
+			"^StatefulSet main is no longer scaled to zero: waiting until it is: Lease ns/main-1 is controlled by Shop front .*no member of the Etcd$"},
+		"they do not start": {at(starting, source(v1alpha1.RecoverFromTarget), stopped), tasks.Continue,
+			"^waiting until StatefulSet main is scaled up again: Lease ns/main-1 is controlled by Shop front .*no member of the Etcd$"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			etcd := newEtcd(func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "r2", TaskUID: "r1-uid"} })
-			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-client"}}
-			service.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Shop", Name: "front", UID: "shop", Controller: ptr.To(true)}}
-			v, err := handlerOf(apitest.API(etcd, service, earlier()), at(saving).Snapshot).Admit(t.Context(), taskOf(etcd, config, nil))
+			etcd := newEtcd(func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "task"} })
+			api := apitest.API(etcd, lease.DeepCopyObject().(client.Object))
+			v, err := handlerOf(api, c.in.Snapshot).Execute(t.Context(), taskOf(etcd, Config{To: &Target{Revision: 40}, Confirm: digest[:32] + "@90"}, &c.in.Recorded))
 			g.Expect(err).NotTo(HaveOccurred())
-			if !config.replaces() {
-				g.Expect(v.Outcome).To(Equal(tasks.Continue), v.Message)
-				return
+			g.Expect(v.Outcome).To(Equal(c.outcome), v.Message)
+			g.Expect(v.Message).To(MatchRegexp(c.says))
+		})
+	}
+}
+
+// What has become foreign while the final snapshot was taken is found before the members stop: clients are let in again.
+func TestAForeignObjectBesideTheFinalSnapshot(t *testing.T) {
+	for kind, object := range foreigners() {
+		t.Run(kind, func(t *testing.T) {
+			g := machine.Gomega(t)
+			etcd, in := newEtcd(), at(saving)
+			there := []client.Object{etcd, object}
+			if !strings.HasPrefix(kind, "StatefulSet") {
+				there = append(there, apitest.StatefulSet(etcd, 3))
 			}
-			g.Expect(v.Outcome).To(Equal(tasks.Reject), v.Message)
+			h, task := handlerOf(apitest.API(there...), in.Snapshot), taskOf(etcd, Config{To: &Target{Revision: 40}, Confirm: digest[:32] + "@90"}, &in.Recorded)
+			_, err := h.Execute(t.Context(), task)
+			g.Expect(err).NotTo(HaveOccurred())
+			h.calls.Start(t.Context(), task.Object.UID, "asked", time.Minute, func(context.Context) (backup.Snapshot, error) {
+				return backup.Snapshot{Kind: backup.Full, LastRevision: 100, Created: epoch, Final: true}, nil
+			})
+			g.Eventually(func() bool { call, _ := h.calls.Of(task.Object.UID); return call.Running }).Should(BeFalse())
+			v, err := h.Execute(t.Context(), task)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Outcome).To(Equal(tasks.Fail), v.Message)
 			g.Expect(v.Code).To(Equal(v1alpha1.ErrForeignObject))
-			g.Expect(v.Message).To(HavePrefix("Service ns/main-client is controlled by Shop front (UID shop): give the Etcd another name, or delete the Service if it is unused. "))
+			g.Expect(v.Recovery.Phase).To(Equal(saving))
+			g.Expect(v.Message).To(MatchRegexp("^%s .* Shop front .*Nothing was changed$", kind))
 		})
 	}
 }

@@ -127,6 +127,25 @@ func TestPreviewJob(t *testing.T) {
 	}
 }
 
+// Clients are not kept away, and no snapshot is taken, if the members could not be stopped by the time that the preview has run.
+func TestAForeignObjectOnceThePreviewHasRun(t *testing.T) {
+	g := NewWithT(t)
+	etcd := newEtcd()
+	task := taskOf(etcd, Config{To: &Target{Latest: true}, From: &v1alpha1.StoreSpec{Prefix: "ns/copy"}, Confirm: digest[:32] + "@40"}, nil)
+	there, key := apitest.API(etcd, task.Object), client.ObjectKey{Namespace: "ns", Name: job.Name(task.Object)}
+	run(t, there, at(saving).Snapshot, task)
+	apitest.Run(t, there, key)
+	apitest.Complete(t, there, key, `{"base":"`+full+`","digest":"`+digest+`","revision":40,"end":{"revision":40}}`)
+	g.Expect(run(t, there, at(saving).Snapshot, task).Recovery.Phase).To(Equal(fencing))
+
+	g.Expect(there.Create(t.Context(), foreigners()["Lease ns/main-1"])).To(Succeed())
+	v := run(t, there, at(saving).Snapshot, task)
+	g.Expect(v.Outcome).To(Equal(tasks.Fail), v.Message)
+	g.Expect(v.Code).To(Equal(v1alpha1.ErrForeignObject))
+	g.Expect(v.Message).To(MatchRegexp("^Lease ns/main-1 is controlled by Shop front .*Nothing was changed$"))
+	g.Expect(v.Recovery).To(BeNil())
+}
+
 // What the Job is told of the target, of the members, and of what may be used.
 func TestArguments(t *testing.T) {
 	signed := func(e *v1alpha1.Etcd) {
@@ -219,9 +238,8 @@ func TestInput(t *testing.T) {
 	input := func(c Config, recorded Input, change func(*tasks.Typed[Config])) Input {
 		task := taskOf(etcd.DeepCopy(), c, &recorded.Recorded)
 		change(&task)
-		in, foreign, err := h.input(t.Context(), task, recorded.Snapshot)
+		in, err := h.input(t.Context(), task, recorded.Snapshot)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(foreign).To(BeNil())
 		return in
 	}
 	none := func(*tasks.Typed[Config]) {}

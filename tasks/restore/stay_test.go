@@ -55,7 +55,7 @@ func TestAFinalSnapshotIsOfTheSameStay(t *testing.T) {
 			}
 			h := operator()
 			look := func() Input {
-				found, _, err := h.input(t.Context(), task, in.Snapshot)
+				found, err := h.input(t.Context(), task, in.Snapshot)
 				g.Expect(err).NotTo(HaveOccurred())
 				return found
 			}
@@ -103,7 +103,7 @@ func TestAFinalSnapshotAges(t *testing.T) {
 			h := handlerOf(apitest.API(etcd), in.Snapshot)
 			h.Clock = clock
 			look := func() Input {
-				found, _, err := h.input(t.Context(), task, in.Snapshot)
+				found, err := h.input(t.Context(), task, in.Snapshot)
 				g.Expect(err).NotTo(HaveOccurred())
 				return found
 			}

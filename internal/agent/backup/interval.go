@@ -29,11 +29,11 @@ type Interval struct {
 }
 
 // Restorable returns the states that can be restored from the snapshots of a store, in the order of their times. Revisions of two
-// intervals overlap if an older state was restored without raising the revision.
-func Restorable(list []Snapshot) []Interval {
+// intervals overlap if an older state was restored without raising the revision. Those that are locked lead nowhere; none if it is nil.
+func Restorable(list []Snapshot, locked func(Snapshot) bool) []Interval {
 	var all []Interval
 	history := -1
-	for _, s := range spans(list) {
+	for _, s := range spans(list, locked) {
 		from := Point{s.bases[0].LastRevision, s.bases[0].Created}
 		if last := len(all) - 1; s.history == history && from.Revision <= all[last].To.Revision && !from.Time.After(all[last].To.Time) {
 			all[last].To, all[last].Fine = s.end, true
@@ -56,10 +56,13 @@ type span struct {
 	broken error
 }
 
-// spans returns the spans of a store, in the order of their times.
-func spans(list []Snapshot) []span {
+// spans returns the spans of a store without those snapshots that are locked, in the order of their times. These still divide histories.
+func spans(list []Snapshot, locked func(Snapshot) bool) []span {
 	var all []span
 	for number, history := range histories(Sorted(list)) {
+		if locked != nil {
+			history = slices.DeleteFunc(slices.Clone(history), locked)
+		}
 		for i, s := range history {
 			if s.Kind != Full {
 				continue

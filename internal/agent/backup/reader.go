@@ -31,6 +31,8 @@ type LockedError struct {
 	Name string
 	// Reason, for people.
 	Reason string
+	// NoneFits: there is no identity for it here. Otherwise, the identities could not be read.
+	NoneFits bool
 }
 
 func (e *LockedError) Error() string {

@@ -151,7 +151,7 @@ func (t Target) choose(list []Snapshot) (choices []Choice, err error) {
 		}
 		return choices, nil
 	}
-	all := spans(list)
+	all := spans(list, nil)
 	if len(all) == 0 {
 		return nil, ErrNoFull
 	}

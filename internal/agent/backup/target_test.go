@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,25 @@ func TestRestorable(t *testing.T) {
 		"the same full twice":           {[]string{"F50", "F50"}, []string{"50-50"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			NewWithT(t).Expect(short(Restorable(list(tc.store...)))).To(Equal(tc.want))
+			NewWithT(t).Expect(short(Restorable(list(tc.store...), nil))).To(Equal(tc.want))
+		})
+	}
+}
+
+// A locked snapshot leads nowhere, and still ends the history before it: what follows it does not continue another one.
+func TestRestorableWithoutTheLocked(t *testing.T) {
+	for name, tc := range map[string]struct{ store, locked, want []string }{
+		"a full":                      {[]string{"F50", "F60", "F70"}, []string{"F60"}, []string{"50", "70"}},
+		"a delta":                     {[]string{"F50", "51-60", "61-70", "71-80", "F80", "81-90"}, []string{"61-70"}, []string{"50-60", "80-90"}},
+		"the newest delta":            {[]string{"F50", "51-60", "61-70"}, []string{"61-70"}, []string{"50-60"}},
+		"a full that deltas lead by":  {[]string{"F50", "51-60", "F60", "61-70"}, []string{"F60"}, []string{"50-70"}},
+		"the first full":              {[]string{"F50", "51-60", "F60", "61-70"}, []string{"F50"}, []string{"60-70"}},
+		"that which begins a history": {[]string{"F50", "51-100", "F70", "71-120"}, []string{"F70"}, []string{"50-100"}},
+		"all":                         {[]string{"F50", "51-60"}, []string{"F50", "51-60"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locked := func(s Snapshot) bool { return slices.Contains(tc.locked, notation(s)[0]) }
+			NewWithT(t).Expect(short(Restorable(list(tc.store...), locked))).To(Equal(tc.want))
 		})
 	}
 }
@@ -129,7 +148,7 @@ func TestTargetsOfSignedHistories(t *testing.T) {
 			all[i].Proof.Predecessor = all[i-1].Reference()
 		}
 	}
-	g.Expect(short(Restorable(all))).To(Equal([]string{"50-100", "100-110"}))
+	g.Expect(short(Restorable(all, nil))).To(Equal([]string{"50-100", "100-110"}))
 	choices, err := Target{Revision: 105}.Choose(all)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(choices).To(HaveLen(1), "the older history does not lead there")
@@ -150,7 +169,7 @@ func TestTargetsAreThoseThatAreListed(t *testing.T) {
 	for seed := range uint64(100) {
 		g := NewWithT(t)
 		store, histories := randomStore(rand.New(rand.NewPCG(seed, 1)))
-		intervals := Restorable(store)
+		intervals := Restorable(store, nil)
 		for revision := int64(1); revision < 140; revision++ {
 			listed := false
 			for _, i := range intervals {

@@ -33,6 +33,15 @@ func (f Foreign) String() string {
 	return fmt.Sprintf("%s %s %s: %s", f.Kind, f.Name, f.Whose, f.Remedy)
 }
 
+// Sentences names several objects.
+func Sentences(all []Foreign) string {
+	said := make([]string, 0, len(all))
+	for _, f := range all {
+		said = append(said, f.String()+".")
+	}
+	return strings.Join(said, " ")
+}
+
 // Of returns what makes an object of a kind foreign to an Etcd; nil if it is the Etcd's own.
 func Of(etcd *v1alpha1.Etcd, kind string, object metav1.Object) *Foreign {
 	controller, manager := metav1.GetControllerOf(object), object.GetLabels()[v1alpha1.LabelManagedBy]

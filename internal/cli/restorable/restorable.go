@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -45,12 +46,12 @@ func run(ctx context.Context, k *kube.Kube, cluster *kube.Cluster, arg string) e
 	if leases.Full == nil || leases.Full.Annotations[v1alpha1.AnnotationRestorable] == "" {
 		return kube.Failure("no agent of Etcd %q in namespace %s has said yet what can be restored: see condition BackupReady, or preview a restore", etcd.Name, etcd.Namespace)
 	}
-	text.Print(k.Out, lines(backup.ReadIntervals(leases.Full.Annotations[v1alpha1.AnnotationRestorable]))...)
+	text.Print(k.Out, lines(backup.ReadIntervals(leases.Full.Annotations[v1alpha1.AnnotationRestorable]), leases.Full.Annotations[v1alpha1.AnnotationUndecryptable])...)
 	return nil
 }
 
-// lines is the table of the states.
-func lines(intervals []backup.Interval) []string {
+// lines is the table of the states, and what is said of snapshots that lead to none.
+func lines(intervals []backup.Interval, locked string) []string {
 	table := text.Table{Columns: []text.Column{{Name: "FROM"}, {Name: "REVISION"}, {Name: "TO"}, {Name: "REVISION"}, {Name: "TARGETS"}}}
 	for i, interval := range intervals {
 		targets := "this full snapshot"
@@ -62,7 +63,14 @@ func lines(intervals []backup.Interval) []string {
 		}
 		table.Add(at(interval.From), revision(interval.From), at(interval.To), revision(interval.To), targets)
 	}
-	return table.Lines(0)
+	said := table.Lines(0)
+	if len(intervals) == 0 {
+		said = []string{"The backup leads to no state that can be restored."}
+	}
+	if locked != "" {
+		said = append(said, "", sanitize.Text(locked, 1024)+".")
+	}
+	return said
 }
 
 func at(p backup.Point) string { return p.Time.UTC().Format(time.RFC3339) }

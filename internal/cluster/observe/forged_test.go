@@ -212,6 +212,7 @@ func TestForeignStatefulSetIsNotObserved(t *testing.T) {
 			}
 			g.Expect(err).To(MatchError(ErrNoStatefulSet))
 			g.Expect(confirmed).To(MatchError(ErrNoStatefulSet))
+			g.Expect(err).To(MatchError(MatchRegexp("^reading StatefulSet ns/m: the Etcd has no StatefulSet( of its own: StatefulSet ns/m .*: .*| that it controls)$")))
 		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
@@ -156,7 +157,7 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	case podsErr != nil:
 		return input{}, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, podsErr)
 	case !metav1.IsControlledBy(statefulSet, etcd):
-		return input{}, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
+		return input{}, fmt.Errorf("reading StatefulSet %s: %w%s", key, ErrNoStatefulSet, whose(etcd, statefulSet))
 	}
 	if n := ptr.Deref(statefulSet.Spec.Replicas, 1); n > MaxReplicas {
 		return input{}, fmt.Errorf("reading StatefulSet %s: it has %d replicas, more than %d: %w", key, n, MaxReplicas, ErrTooManyReplicas)
@@ -166,6 +167,14 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
 	f.changing = len(f.ordinals) > 0 && etcd.Spec.Replicas > 0 && len(f.ordinals) != int(etcd.Spec.Replicas)
 	return f, o.readSurroundings(ctx, reader, key, statefulSet.Spec.Template.Spec, f.ordinals)
+}
+
+// whose says whose a StatefulSet is that an Etcd does not control.
+func whose(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet) string {
+	if foreign := ownership.Of(etcd, "StatefulSet", statefulSet); foreign != nil {
+		return fmt.Sprintf(" of its own: %s", foreign)
+	}
+	return " that it controls"
 }
 
 func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f input) (*cluster.Snapshot, error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +45,8 @@ type Proof struct {
 	Manager string
 	// left are the objects that were not read: the cache shows them as the Etcd's own.
 	left map[component.Key]bool
+	// runs is how many members the StatefulSet runs.
+	runs int32
 }
 
 // owned reports whether each object is the Etcd's own.
@@ -55,6 +58,21 @@ func (p *Proof) statefulSet(etcd *v1alpha1.Etcd) *appsv1.StatefulSet {
 	return set
 }
 
+// Foreign returns the objects that keep the operator from scaling the StatefulSet of an Etcd, by live reads: those that are not the Etcd's
+// own. With stops, all members are to be stopped: then the claims of those that run count too, since they could not start again with them.
+func (w Writer) Foreign(ctx context.Context, etcd *v1alpha1.Etcd, stops bool) ([]ownership.Foreign, error) {
+	p, err := w.prove(ctx, etcd, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i := int32(0); stops && i < p.runs; i++ {
+		if err := w.proveClaim(ctx, etcd, p, etcd.ClaimName(i)); err != nil {
+			return nil, err
+		}
+	}
+	return p.Foreign, nil
+}
+
 // prove reads the objects of an Etcd, except for those that are left to the cache, and the claims of the members that its StatefulSet does
 // not run yet, since these members would start with them. If there are such members, or others that are to stop, no object is left.
 func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd, left map[component.Key]bool) (*Proof, error) {
@@ -62,10 +80,11 @@ func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd, left map[compone
 	if err := w.proveOne(ctx, etcd, p, component.StatefulSetKey(etcd)); err != nil {
 		return nil, err
 	}
-	runs := int32(0)
 	if set := p.statefulSet(etcd); set != nil && p.owned() {
-		runs = ptr.Deref(set.Spec.Replicas, 1)
+		// A user who may scale it can choose any number.
+		p.runs = min(ptr.Deref(set.Spec.Replicas, 1), observe.MaxReplicas)
 	}
+	runs := p.runs
 	read, err := w.findManager(ctx, etcd, p)
 	if err != nil {
 		return nil, err

@@ -72,6 +72,36 @@ func claimOf(i int) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("etcd-main-etcd-main-%d", i)}}
 }
 
+// Members that are stopped start with their claims again: before they are, foreign ones count. How often is read does not depend on how far
+// a user has scaled the StatefulSet.
+func TestForeign(t *testing.T) {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-a", Name: "etcd-main", UID: "u"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	for name, c := range map[string]struct {
+		runs  int32
+		stops bool
+		want  []string
+	}{
+		"while they run":           {3, false, []string{"Service"}},
+		"before they are stopped":  {3, true, []string{"Service", "PersistentVolumeClaim"}},
+		"once they are":            {0, true, []string{"Service", "PersistentVolumeClaim"}},
+		"scaled as far as it gets": {1 << 30, true, []string{"Service", "PersistentVolumeClaim"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "etcd-main-peer"}}
+			s := serverWith(own(etcd, setOf(c.runs)), claimOf(1), service)
+			foreign, err := Writer{Client: s, Live: s}.Foreign(t.Context(), etcd, c.stops)
+			g.Expect(err).NotTo(HaveOccurred())
+			var kinds []string
+			for _, f := range foreign {
+				kinds = append(kinds, f.Kind)
+			}
+			g.Expect(kinds).To(Equal(c.want))
+			g.Expect(len(s.asked)).To(BeNumerically("<", 220))
+		})
+	}
+}
+
 // A proof reads every object, and the claims of stopped members: those members would be started with them.
 func TestProve(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -108,7 +108,7 @@ func TestRetentionKeepsWhatIsPromised(t *testing.T) {
 						if now.Sub(begin) < 45*day {
 							continue // it has not been there for long enough
 						}
-						all := backup.Restorable(list)
+						all := backup.Restorable(list, nil)
 						since := all[len(all)-1].From.Time
 						_, promised := restorable(t, retention, limit, text, full)
 						if now.Sub(since) < promised {

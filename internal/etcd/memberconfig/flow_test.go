@@ -215,7 +215,7 @@ func TestPermit(t *testing.T) {
 	foreign := own(etcd, nil)
 	foreign.OwnerReferences = nil
 	r.Expect(r.api.Create(t.Context(), foreign)).To(Succeed())
-	r.Expect(run(r.api, permit)).To(MatchError(state.ErrBehind), "it is not the Etcd's")
+	r.Expect(run(r.api, permit)).To(MatchError(HavePrefix("instructing the members: ConfigMap ns/main-config has the labels of this Etcd and no controller")))
 	r.Expect(r.data()).To(BeEmpty())
 }
 

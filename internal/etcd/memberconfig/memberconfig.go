@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
@@ -175,8 +176,11 @@ func (i Writer) set(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, 
 	if err != nil {
 		return err
 	}
-	if config == nil || ownership.Of(etcd, "ConfigMap", config) != nil {
-		return state.Behind(ctx, "Etcd %s has no ConfigMap of its own yet", client.ObjectKeyFromObject(etcd))
+	if config == nil {
+		return state.Behind(ctx, "Etcd %s has no ConfigMap yet", client.ObjectKeyFromObject(etcd))
+	}
+	if foreign := ownership.Of(etcd, "ConfigMap", config); foreign != nil {
+		return coded.Error(v1alpha1.ErrForeignObject, fmt.Errorf("instructing the members: %s", foreign))
 	}
 	current, exists := config.Data[key]
 	value, err := next(current)

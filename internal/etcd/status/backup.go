@@ -58,9 +58,12 @@ func restorable(full *coordinationv1.Lease, peopleOnly bool) string {
 	if peopleOnly {
 		return "; only people can restore them: the snapshots are encrypted, and spec.backup.encryption.identitySecretRef is not set"
 	}
-	all := backup.ReadIntervals(full.Annotations[v1alpha1.AnnotationRestorable])
+	all, locked := backup.ReadIntervals(full.Annotations[v1alpha1.AnnotationRestorable]), ""
+	if said := full.Annotations[v1alpha1.AnnotationUndecryptable]; said != "" {
+		locked = "; " + sanitize.Text(said, 1024)
+	}
 	if len(all) == 0 {
-		return ""
+		return locked
 	}
 	since := "; every state since " + all[0].From.Time.UTC().Format(time.RFC3339) + " can be restored"
 	if !all[0].Fine {
@@ -69,7 +72,7 @@ func restorable(full *coordinationv1.Lease, peopleOnly bool) string {
 	if n := len(all) - 1; n > 0 {
 		since += fmt.Sprintf(", and %d before it, back to %s (kubectl etcdtask restorable ETCD)", n, all[n].From.Time.UTC().Format(time.RFC3339))
 	}
-	return since
+	return since + locked
 }
 
 // unreachable returns which member waits because it cannot read the store, and why; empty if none does.

@@ -98,6 +98,8 @@ func TestWhatCanBeRestored(t *testing.T) {
 	} {
 		full := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRestorable: text}}}
 		NewWithT(t).Expect(restorable(full, false)).To(Equal(want), text)
+		full.Annotations[v1alpha1.AnnotationUndecryptable] = "1 of 2\nsnapshots"
+		NewWithT(t).Expect(restorable(full, false)).To(Equal(want+"; 1 of 2 snapshots"), text)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -44,7 +45,7 @@ func findings(recovery *v1alpha1.ClusterRecovery, o Input) []v1alpha1.LastError 
 		found = append(found, v1alpha1.LastError{Code: code, Description: description, ObservedAt: o.Now})
 	}
 	if len(o.Foreign) > 0 {
-		add(v1alpha1.ErrForeignObject, strings.TrimSuffix(sentences(o.Foreign), "."))
+		add(v1alpha1.ErrForeignObject, strings.TrimSuffix(ownership.Sentences(o.Foreign), "."))
 	}
 	if err := unexplained(o.Etcd, recovery, o.Snapshot); err != nil {
 		found = append(found, Failure{Err: err}.lastError(o.Now))

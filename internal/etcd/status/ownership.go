@@ -6,7 +6,6 @@ package status
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
@@ -24,16 +23,8 @@ func objectsOwned(inTheWay, inUse []ownership.Foreign) metav1.Condition {
 		return conditions.True(v1alpha1.ConditionObjectsOwned, v1alpha1.ReasonObjectsOwned, "Each object of the Etcd is its own.")
 	case len(inTheWay) == 0:
 		return conditions.False(v1alpha1.ConditionObjectsOwned, all[0].Reason,
-			"Claims under the names of its members are not this Etcd's own; the operator neither grows, records nor deletes them. %s", sentences(inUse))
+			"Claims under the names of its members are not this Etcd's own; the operator neither grows, records nor deletes them. %s", ownership.Sentences(inUse))
 	}
 	return conditions.False(v1alpha1.ConditionObjectsOwned, all[0].Reason,
-		"The operator writes no object of this Etcd until each of them is its own. %s", sentences(all))
-}
-
-func sentences(all []ownership.Foreign) string {
-	said := make([]string, 0, len(all))
-	for _, f := range all {
-		said = append(said, f.String()+".")
-	}
-	return strings.Join(said, " ")
+		"The operator writes no object of this Etcd until each of them is its own. %s", ownership.Sentences(all))
 }

@@ -75,7 +75,7 @@ func (i Identities) Decrypt(s backup.Snapshot, object io.Reader) (io.Reader, err
 		if len(i) > 0 {
 			reason = fmt.Sprintf("it was encrypted for others than the %d identities in the Secret of spec.backup.encryption.identitySecretRef: add that of one of its recipients", len(i))
 		}
-		return nil, &backup.LockedError{Name: s.Name(), Reason: reason}
+		return nil, &backup.LockedError{Name: s.Name(), Reason: reason, NoneFits: true}
 	}
 	if err != nil {
 		return nil, source.blame(s, err)

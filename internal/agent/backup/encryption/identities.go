@@ -46,6 +46,15 @@ func ReadIdentities(folder string) (Identities, error) {
 	return all, nil
 }
 
+// String returns their recipients, which are public.
+func (i Identities) String() string {
+	recipients := make([]string, 0, len(i))
+	for _, identity := range i {
+		recipients = append(recipients, identity.Recipient().String())
+	}
+	return strings.Join(recipients, " ")
+}
+
 func readFile(path string) (all Identities, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

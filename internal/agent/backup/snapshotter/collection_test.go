@@ -32,6 +32,14 @@ func (r *trial) session() *session {
 	return n
 }
 
+// states returns the states that can be restored.
+func states(s *Snapshotter) []backup.Interval {
+	all, _ := s.Restorable()
+	return all
+}
+
+func (r *trial) states() []backup.Interval { return states(r.s) }
+
 // takes has a session take a snapshot.
 func (r *trial) takes(n *session, kind backup.Kind) {
 	r.t.Helper()
@@ -52,8 +60,8 @@ func TestALeaderCollects(t *testing.T) {
 	r.clock.Step(time.Minute)
 	r.etcd.put("key", 0)
 	third := r.full()
-	r.Expect(r.s.Restorable()).NotTo(BeEmpty())
-	r.Expect(r.s.Restorable()[0].From.Revision).To(Equal(first.LastRevision))
+	r.Expect(r.states()).NotTo(BeEmpty())
+	r.Expect(r.states()[0].From.Revision).To(Equal(first.LastRevision))
 	r.Eventually(func() ([]backup.Snapshot, error) {
 		r.clock.Step(time.Hour)
 		return r.store.List(t.Context())
@@ -97,7 +105,7 @@ func TestCollectionLeavesWhatIsKept(t *testing.T) {
 	r.Expect(names()).NotTo(ContainElement(fulls[3].Name()))
 	left, err := r.store.List(t.Context())
 	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(r.s.Restorable()).To(Equal(backup.Restorable(left)), "what was removed cannot be restored")
+	r.Expect(r.states()).To(Equal(backup.Restorable(left, nil)), "what was removed cannot be restored")
 	r.clock.Step(backup.HoldFor + time.Minute)
 	n.removeExpired(t.Context()) // the hold ends
 	n.removeExpired(t.Context())
@@ -142,14 +150,15 @@ func TestAStoreThatFailsSaysNothing(t *testing.T) {
 	n := r.session()
 	r.takes(n, backup.Full)
 	n.removeExpired(t.Context())
-	before := r.s.Restorable()
+	n.readHeaders(t.Context())
+	before := r.states()
 	r.Expect(before).To(HaveLen(1))
 	gone := backup.Snapshot{Kind: backup.Full, LastRevision: 99, Created: noon, Encrypted: true}
 	r.Expect(n.checkReadable(t.Context(), gone)).NotTo(Succeed())
 	r.Expect(r.s.Healthy()).To(Succeed())
 	r.Expect(os.Remove(credentials)).To(Succeed(), "no operation succeeds without them")
 	n.removeExpired(t.Context())
-	r.Expect(r.s.Restorable()).To(Equal(before))
+	r.Expect(r.states()).To(Equal(before))
 	_, err := r.s.Latest(t.Context())
 	r.Expect(err).To(HaveOccurred())
 	r.Expect(n.resume(t.Context())).NotTo(Succeed())
@@ -187,7 +196,7 @@ func TestADeltaThatCannotBeWritten(t *testing.T) {
 }
 
 // A new leader goes on where the store ends: its snapshots are later than those there, whatever its clock says, the schedule counts from the
-// last full one, and what can be restored and what cannot be read are known at once.
+// last full one, what cannot be read is known at once, and what can be restored once the headers were read.
 func TestWhatANewLeaderGoesOnFrom(t *testing.T) {
 	r := newTrial(t, "")
 	identity, recipient := encryptiontest.Identity(t)
@@ -204,7 +213,8 @@ func TestWhatANewLeaderGoesOnFrom(t *testing.T) {
 
 	r.clock.SetTime(noon.Add(time.Hour))
 	n = r.session()
-	r.Expect(r.s.Restorable()).NotTo(BeEmpty())
+	n.readHeaders(t.Context())
+	r.Expect(r.states()).NotTo(BeEmpty())
 	r.Expect(n.newest).To(Equal(last))
 	r.Expect(n.fullDue).To(Equal(n.schedule.after(first, r.clock.Now())))
 	r.Expect(n.fullDue).NotTo(Equal(n.schedule.after(time.Time{}, r.clock.Now())))

@@ -166,12 +166,12 @@ func TestACollectionBesideLockedObjects(t *testing.T) {
 			n.removeExpired(t.Context())
 			g.Expect(bucket.keys).To(HaveLen(c.remain))
 			g.Expect(len(bucket.asked) - len(bucket.removed)).To(Equal(c.refused))
-			g.Expect(n.Restorable()).To(HaveLen(c.remain), "what is left can be restored")
+			g.Expect(states(n.Snapshotter)).To(HaveLen(c.remain), "what is left can be restored")
 
 			clock.Step(23 * time.Hour)
 			n.removeExpired(t.Context())
 			g.Expect(len(bucket.asked) - len(bucket.removed)).To(Equal(c.refused + c.again))
-			g.Expect(n.Restorable()).To(HaveLen(c.remain))
+			g.Expect(states(n.Snapshotter)).To(HaveLen(c.remain))
 			bucket.locks = nil
 			clock.Step(24 * time.Hour)
 			n.removeExpired(t.Context())
@@ -277,7 +277,7 @@ func TestACollectionBesideLockedLeftovers(t *testing.T) {
 	n := bucket.collects(t, testingclock.NewFakeClock(noon.Add(time.Hour)), machine.Patience(), logr.Discard())
 	n.removeExpired(t.Context())
 	g.Expect(bucket.keys).To(HaveLen(1 + 13))
-	g.Expect(n.Restorable()).To(HaveLen(1), "what is left can be restored")
+	g.Expect(states(n.Snapshotter)).To(HaveLen(1), "what is left can be restored")
 }
 
 // Retention removes nothing that anything it keeps needs, so neither the order of removals matters, nor what a bucket refuses, nor when a collection ends:

@@ -292,7 +292,7 @@ func TestACollectionSeesAHoldOfTheNextLeader(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(left).To(HaveLen(2), "the newest, and the one that is held")
 	g.Expect(left[0].Name()).To(Equal(all[2].Name()))
-	g.Expect(s.Restorable()).To(HaveLen(2), "what is not removed can be restored")
+	g.Expect(states(s)).To(HaveLen(2), "what is not removed can be restored")
 }
 
 // A store that accepts requests and does not answer does not hold a session for ever: the failure is shown, and all is tried again.

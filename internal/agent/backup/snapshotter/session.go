@@ -33,6 +33,8 @@ type session struct {
 	// unread: the record could not be read at lastRead, so that it may lack what the store has.
 	unread   bool
 	lastRead time.Time
+	// headersRead is when headers of encrypted snapshots were last read.
+	headersRead time.Time
 	// When something is due, and when that was last checked.
 	fullDue, deltaDue, collectionDue, checked time.Time
 }
@@ -216,6 +218,7 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 			if n.look(n.config.Clock.Now(), n.config.Clock.Since(n.checked)) {
 				return nil, nil
 			}
+			n.readHeaders(ctx)
 			if n.unread && n.config.Clock.Since(n.lastRead) >= retryPeriod {
 				if err := n.recordAgain(ctx); err != nil {
 					return nil, err

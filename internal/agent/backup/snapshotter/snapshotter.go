@@ -67,8 +67,11 @@ type Snapshotter struct {
 	failure error
 	// current is when the store was last found to have everything that was written until then.
 	current time.Time
-	// restorable are the states that the store was last found to lead to.
+	// headers is what is known of the snapshots that are encrypted. restorable are the states that the store was last found to lead to, and
+	// locked says which snapshots could not be decrypted.
+	headers    headers
 	restorable []backup.Interval
+	locked     string
 	// hot counts which prefixes are written most, as long as deltas are collected.
 	hot hotprefix.Recent
 	// distrusted is what is wrong with the store where snapshots are signed or encrypted, and unreadable is why this agent could not
@@ -203,20 +206,21 @@ func (s *Snapshotter) foundCurrent(until time.Time) {
 }
 
 // Restorable returns the states that can be restored from the store, as it was last listed: at the start, after each full snapshot and
-// after each garbage collection. Since then, deltas may have extended the last one.
-func (s *Snapshotter) Restorable() []backup.Interval {
+// after each garbage collection. Since then, deltas may have extended the last one. It is nil as long as that is not known. It also returns
+// which snapshots lead nowhere since this agent cannot decrypt them; empty for none.
+func (s *Snapshotter) Restorable() (states []backup.Interval, locked string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.restorable
+	return s.restorable, s.locked
 }
 
 // foundRestorable notes what a store with some snapshots leads to.
 func (s *Snapshotter) foundRestorable(list []backup.Snapshot) {
 	trusted, _ := backup.Trusted(list, s.config.Store.Trust(), time.Time{})
-	intervals := backup.Restorable(trusted)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.restorable = intervals
+	s.headers.list(trusted)
+	s.listRestorable()
 }
 
 func (s *Snapshotter) ask(ctx context.Context, w want) (*backup.Snapshot, error) {

@@ -66,7 +66,7 @@ func (s *Store) decrypted(snapshot backup.Snapshot, open func() (io.ReadCloser, 
 	}
 	folder := s.objects.config.Identities
 	if folder == "" {
-		return nil, &backup.LockedError{Name: snapshot.Name(), Reason: "the Etcd names no Secret with identities (spec.backup.encryption.identitySecretRef)"}
+		return nil, &backup.LockedError{Name: snapshot.Name(), Reason: "the Etcd names no Secret with identities (spec.backup.encryption.identitySecretRef)", NoneFits: true}
 	}
 	identities, err := encryption.ReadIdentities(folder)
 	if err != nil {
@@ -85,6 +85,12 @@ func (s *Store) decrypted(snapshot backup.Snapshot, open func() (io.ReadCloser, 
 		io.Reader
 		io.Closer
 	}{content, object}, nil
+}
+
+// Identities returns the recipients for which snapshots can be decrypted here. That of a snapshot is not known by its object.
+func (s *Store) Identities() (string, error) {
+	identities, err := encryption.ReadIdentities(s.objects.config.Identities)
+	return identities.String(), err
 }
 
 // PeopleOnly reports whether snapshots are encrypted for people alone: there is no identity here, and none is meant to be.

@@ -108,6 +108,9 @@ func (e *RemovalError) Refused() bool {
 	return status == http.StatusForbidden || status == http.StatusConflict
 }
 
+// IsGone reports whether an object was not in the store any more.
+func IsGone(err error) bool { return isMissing(err) }
+
 // isMissing reports whether an object is not in the store. For gocloud, what Google forbids is missing, too.
 func isMissing(err error) bool {
 	return gcerrors.Code(err) == gcerrors.NotFound && statusOf(err) != http.StatusForbidden
