@@ -123,7 +123,8 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	case r == nil || r.Restore == nil || r.Source == "":
 		return &Undone{TaskName: name}, fmt.Sprintf("task %s has replaced no data: there is nothing to undo", name), nil
 	}
-	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: cmp.Or(r.Restore.KeptBy, r.Member), FinalSnapshot: r.Restore.FinalSnapshot}
+	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: cmp.Or(r.Restore.KeptBy, r.Member), FinalSnapshot: r.Restore.FinalSnapshot,
+		ClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs}
 	newer, err := h.replacedSince(ctx, etcd, t)
 	switch {
 	case err != nil || newer == "":

@@ -65,6 +65,9 @@ type Undone struct {
 	Member string
 	// FinalSnapshot is the name of the snapshot that has that data too.
 	FinalSnapshot string
+	// ClusterID, in hex, is that of the cluster that had the data, and EarlierClusterIDs are those of the clusters before it.
+	ClusterID         string
+	EarlierClusterIDs []string
 }
 
 // Decision is the next status of the task, and whether to request a snapshot.

@@ -373,6 +373,27 @@ func TestAnAgentIsTooOldToSayWhereKeptDataEnds(t *testing.T) {
 	g.Expect(decide(in, epoch).Recovery.Restore.KeptData).To(Equal("new.etcd.before-first-1"), "there is nothing to compare it with")
 }
 
+// An undo that an older operator has begun may not record whose data was kept: its member would not use that, after there is no way back.
+func TestKeptDataOfAClusterThatIsNotRecorded(t *testing.T) {
+	g := NewWithT(t)
+	in := at(surveying, stopped, on(9, 9, 9), func(in *Input) {
+		in.Undone = &Undone{Task: "first", TaskName: "r1", Member: "m-2", FinalSnapshot: "Full-00000000-00000100-1700000000", ClusterID: "feed"}
+		in.Volumes[2].Survey.Kept, in.Volumes[2].Survey.KeptRevisions = []string{"new.etcd.before-first-1"}, map[string]int64{"new.etcd.before-first-1": 100}
+	})
+	d := decide(in, epoch)
+	g.Expect(d.Outcome).To(Equal(tasks.Fail), d.Message)
+	g.Expect(d.Code).To(Equal(v1alpha1.ErrRestoreRefused))
+	g.Expect(d.Message).To(Equal("an older operator has begun this task, and did not record cluster feed, whose data m-2 has kept, as one that was before: undo task r1 again. No data was changed; the members start as they were"))
+	for _, known := range []func(*Input){
+		func(in *Input) { in.Recorded.EarlierClusterIDs = []string{"ace", "feed"} },
+		func(in *Input) { in.Undone.ClusterID = in.Recorded.PreviousClusterID },
+	} {
+		in := in
+		known(&in)
+		g.Expect(decide(in, epoch).Recovery.Restore.KeptData).To(Equal("new.etcd.before-first-1"))
+	}
+}
+
 // Once the volume of the member that starts had data, an empty one is another: it is recorded for the member.
 func TestWhatTheVolumeHadIsRecorded(t *testing.T) {
 	for _, position := range []uint64{0, 9} {
