@@ -43,6 +43,8 @@ type Input struct {
 	Configured bool
 	// Volumes of the members, in phase Surveying.
 	Volumes []survey.Volume
+	// KeptFor is the UID of the task that is undone; empty if none is.
+	KeptFor string
 }
 
 // Decision is the next status of a task, and the phase that it enters or stays in.
@@ -112,7 +114,7 @@ func (in Input) Verdict(d Decision, now time.Time) tasks.Verdict {
 	operation := &v1alpha1.LastOperation{Name: Operations[d.Recovery.Phase], State: v1alpha1.OperationStateCompleted, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
 	switch {
 	case d.Survey:
-		v.Step = &tasks.Step{Operation: Operations[v1alpha1.RecoverySurveying], Reason: d.Message, Detail: Survey{in.Volumes, in.Snapshot}, RecheckAfter: pollInterval}
+		v.Step = &tasks.Step{Operation: Operations[v1alpha1.RecoverySurveying], Reason: d.Message, Detail: Survey{in.Volumes, in.Snapshot, in.KeptFor}, RecheckAfter: pollInterval}
 	case d.Outcome == tasks.Fail:
 		operation.State = v1alpha1.OperationStateFailed
 		v.LastOperation = operation

@@ -95,8 +95,6 @@ func (in Input) keptData() (dir, why string, err error) {
 			case !strings.Contains(dir, member.BeforeSuffix+in.Undone.Task+"-"):
 			case v.Survey.Needs[dir] == member.Unreadable:
 				return "", fmt.Sprintf("what %s had before task %s cannot be read", name, task), nil
-			case !known && len(v.Survey.KeptRevisions) > 0 && final.LastRevision > 0:
-				return "", fmt.Sprintf("what %s had before task %s was not read, since it has set aside other data after that", name, task), nil
 			case !known && final.LastRevision > 0:
 				return "", "", fmt.Errorf("the agent that surveyed the volume of %s is too old to say at which revision ends what that member had before task %s: roll out a newer one (spec.backup.image), and undo again. Or preview the final snapshot of that task, which lacks what was written after it was taken (--to snapshot=%s)", name, task, in.Undone.FinalSnapshot)
 			case ends < final.LastRevision:
