@@ -73,7 +73,8 @@ type ClusterRestore struct {
 	// bytes of the database at that revision; 0 for source KeptData.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// bump is added to the revision of the data, so that the new cluster begins above every revision that the one before has reported.
+	// bump is added to the revision, so that the new cluster begins above every revision that the one before has reported. For source
+	// KeptData, it is where the new cluster begins at least.
 	// +optional
 	Bump int64 `json:"bump,omitempty"`
 	// keptData is the name of the directory on the volume of the member, for source KeptData.

@@ -172,7 +172,9 @@ func copyCommand(log logr.Logger) *cobra.Command {
 
 func surveyCommand() *cobra.Command {
 	var dataDir string
-	j := &job{work: func(context.Context) (any, error) { return datadir.Survey(dataDir) }}
+	j := &job{work: func(context.Context) (any, error) {
+		return datadir.SurveyFor(dataDir, os.Getenv(member.KeptForVariable))
+	}}
 	cmd := j.newCommand("survey", "Report what is in the data directory of a stopped member; read-only")
 	cmd.Flags().StringVar(&dataDir, "data-dir", member.DataDir, "etcd's data directory")
 	return cmd

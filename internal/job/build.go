@@ -79,6 +79,8 @@ type Spec struct {
 	// Args of the agent, starting with the verb. Build adds the flags of the Stores.
 	Args   []string
 	Stores []storeaccess.Access
+	// Env has variables for the agent, which an earlier version of it ignores; it would not start with an unknown flag.
+	Env []corev1.EnvVar
 	// Claim is the name of a PersistentVolumeClaim that the agent may read in the folder ClaimDir; empty for none.
 	Claim, ClaimDir string
 	// WorkDir gives the agent a folder to write to, and the flag --work-dir.
@@ -112,7 +114,7 @@ func Build(s Spec) (*batchv1.Job, error) {
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}
-	container.Env = []corev1.EnvVar{softMemoryLimit(container.Resources)}
+	container.Env = append([]corev1.EnvVar{softMemoryLimit(container.Resources)}, s.Env...)
 	var volumes []corev1.Volume
 	for _, store := range s.Stores {
 		volume, mount, err := plain(store)

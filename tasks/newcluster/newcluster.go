@@ -43,6 +43,8 @@ type Input struct {
 	Configured bool
 	// Volumes of the members, in phase Surveying.
 	Volumes []survey.Volume
+	// KeptFor is the UID of the task that is undone; empty if none is.
+	KeptFor string
 	// Obstacle is why the Etcd controller does not stop or start members (tasks.Obstacle); empty if nothing is known to keep it from that.
 	Obstacle string
 }
@@ -128,7 +130,7 @@ func (in Input) Verdict(d Decision, now time.Time) tasks.Verdict {
 	}
 	switch {
 	case d.Survey:
-		v.Step = &tasks.Step{Operation: Operations[v1alpha1.RecoverySurveying], Reason: d.Message, Detail: Survey{in.Volumes, in.Snapshot}, RecheckAfter: pollInterval}
+		v.Step = &tasks.Step{Operation: Operations[v1alpha1.RecoverySurveying], Reason: d.Message, Detail: Survey{in.Volumes, in.Snapshot, in.KeptFor}, RecheckAfter: pollInterval}
 	case d.Outcome == tasks.Fail:
 		operation.State = v1alpha1.OperationStateFailed
 		v.LastOperation = operation

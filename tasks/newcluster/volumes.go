@@ -36,6 +36,8 @@ type Volumes struct {
 type Survey struct {
 	Volumes  []survey.Volume
 	Snapshot *cluster.Snapshot
+	// KeptFor is that of Input.
+	KeptFor string
 }
 
 // Look returns the volumes, with the results of their Jobs.
@@ -46,7 +48,9 @@ func (v Volumes) Look(ctx context.Context, task tasks.Task, s *cluster.Snapshot)
 
 // Perform carries out a step whose detail is a Survey.
 func (v Volumes) Perform(ctx context.Context, task tasks.Task, s Survey) error {
-	return coded.Error(v1alpha1.ErrObserve, v.surveyor().Go(ctx, v.Order(task, s.Snapshot), s.Volumes))
+	order := v.Order(task, s.Snapshot)
+	order.KeptFor = s.KeptFor
+	return coded.Error(v1alpha1.ErrObserve, v.surveyor().Go(ctx, order, s.Volumes))
 }
 
 // Cleanup removes the Jobs. The Etcd controller scales the StatefulSet up by itself, once the task has ended or is gone.

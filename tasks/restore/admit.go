@@ -14,7 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/storeaccess"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -120,49 +119,8 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	case r == nil || r.Restore == nil || r.Source == "":
 		return &Undone{TaskName: name}, fmt.Sprintf("task %s has replaced no data: there is nothing to undo", name), nil
 	}
-	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: cmp.Or(r.Restore.KeptBy, r.Member), FinalSnapshot: r.Restore.FinalSnapshot}
-	newer, err := h.replacedSince(ctx, etcd, t)
-	switch {
-	case err != nil || newer == "":
-		return u, "", err
-	case etcd.Status.Recovery.Task != "" && slices.Contains([]v1alpha1.RecoverySource{v1alpha1.RecoverFromData, v1alpha1.RecoverFromBackup}, etcd.Status.Recovery.Source):
-		return u, fmt.Sprintf("task %s has recovered the cluster from quorum loss since task %s, and a recovery cannot be undone. Preview the final snapshot of task %s to go back to what was there before it (kubectl etcdtask restore %s -n %s --to snapshot=%s)", newer, t.Name, t.Name, etcd.Name, etcd.Namespace, u.FinalSnapshot), nil
-	}
-	done, err := h.undoes(ctx, client.ObjectKey{Namespace: t.Namespace, Name: newer}, t)
-	if done {
-		return u, fmt.Sprintf("task %s has undone task %s: there is nothing left to undo. To go back to what task %s had restored, undo task %s", newer, t.Name, t.Name, newer), err
-	}
-	return u, fmt.Sprintf("task %s has replaced the cluster since task %s: undo that one first", newer, t.Name), err
-}
-
-// undoes reports whether a task is an undo of a Restore.
-func (h *Handler) undoes(ctx context.Context, key client.ObjectKey, restore *v1alpha1.EtcdOperatorTask) (bool, error) {
-	by, err := lookup.Get[v1alpha1.EtcdOperatorTask](ctx, h.Live, "task", key)
-	if err != nil || by == nil {
-		return false, coded.Error(v1alpha1.ErrObserve, err)
-	}
-	config, err := taskconfig.Decode[Config](by.Spec.Config)
-	return err == nil && by.Spec.Type == v1alpha1.Restore && config.Undo == restore.Name, nil
-}
-
-// replacedSince returns the name of the task that has replaced the cluster since a Restore; empty if none has. The status of the Etcd names
-// it, unless the cluster has hibernated without volumes since: then the status records the wake-up, and existing tasks are searched.
-func (h *Handler) replacedSince(ctx context.Context, etcd *v1alpha1.Etcd, restore *v1alpha1.EtcdOperatorTask) (string, error) {
-	last := etcd.Status.Recovery
-	switch {
-	case last == nil || last.TaskUID == restore.UID:
-		return "", nil
-	case last.Task != "":
-		return last.Task, nil
-	}
-	all, err := etcdtasks.List(ctx, h.Live, etcd)
-	if err != nil {
-		return "", coded.Error(v1alpha1.ErrObserve, err)
-	}
-	for _, t := range all {
-		if t.KeepsData() && t.UID != restore.UID && !t.CreationTimestamp.Before(&restore.CreationTimestamp) {
-			return t.Name, nil
-		}
-	}
-	return "", nil
+	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: cmp.Or(r.Restore.KeptBy, r.Member), FinalSnapshot: r.Restore.FinalSnapshot,
+		ClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs}
+	why, err = h.replacedSince(ctx, etcd, t)
+	return u, why, err
 }

@@ -95,18 +95,24 @@ func (in Input) keptData() (dir, why string, err error) {
 			case !strings.Contains(dir, member.BeforeSuffix+in.Undone.Task+"-"):
 			case v.Survey.Needs[dir] == member.Unreadable:
 				return "", fmt.Sprintf("what %s had before task %s cannot be read", name, task), nil
-			case !known && len(v.Survey.KeptRevisions) > 0 && final.LastRevision > 0:
-				return "", fmt.Sprintf("what %s had before task %s was not read, since it has set aside other data after that", name, task), nil
 			case !known && final.LastRevision > 0:
 				return "", "", fmt.Errorf("the agent that surveyed the volume of %s is too old to say at which revision ends what that member had before task %s: roll out a newer one (spec.backup.image), and undo again. Or preview the final snapshot of that task, which lacks what was written after it was taken (--to snapshot=%s)", name, task, in.Undone.FinalSnapshot)
 			case ends < final.LastRevision:
 				return "", fmt.Sprintf("what %s had before task %s ends at revision %d, and the final snapshot of that task has everything up to revision %d", name, task, ends, final.LastRevision), nil
+			case !in.leavesBehind(in.Undone.ClusterID):
+				return "", "", fmt.Errorf("an older operator has begun this task, and did not record cluster %s, whose data %s has kept, as one that was before: undo task %s again", in.Undone.ClusterID, name, task)
 			default:
 				return dir, "", nil
 			}
 		}
 	}
 	return "", fmt.Sprintf("the volume of %s has no data from before task %s", name, task), nil
+}
+
+// leavesBehind reports whether the task records a cluster as one that was before: the member uses no kept data of another.
+func (in Input) leavesBehind(clusterID string) bool {
+	r := in.Recorded
+	return clusterID == "" || clusterID == r.PreviousClusterID || slices.Contains(r.EarlierClusterIDs, clusterID)
 }
 
 // choice is what the cluster starts from.

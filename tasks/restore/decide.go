@@ -7,7 +7,7 @@
 //
 // A task runs in this order:
 //
-//  1. Admit (admit.go): to replace data, the cluster must serve; the config must be possible.
+//  1. Admit (admit.go): to replace data, the cluster must serve; the config must be possible, and what is to be undone not too old (undo.go).
 //  2. Preview (preview.go): a Job of the agent restores the state on a volume of its own. A task without a confirmation ends here. With
 //     one, the preview must show what was confirmed; an undo needs none. The leading agent keeps the previewed snapshots from retention.
 //  3. Fencing and Saving (decide.go, snapshot.go): clients are kept away, and a final snapshot of the present is taken, which retention
@@ -66,6 +66,9 @@ type Undone struct {
 	Member string
 	// FinalSnapshot is the name of the snapshot that has that data too.
 	FinalSnapshot string
+	// ClusterID, in hex, is that of the cluster that had the data, and EarlierClusterIDs are those of the clusters before it.
+	ClusterID         string
+	EarlierClusterIDs []string
 }
 
 // Decision is the next status of the task, and whether to request a snapshot.

@@ -313,7 +313,6 @@ func TestUndo(t *testing.T) {
 		"and there is no snapshot":    {at(surveying, stopped, on(9, 9, 8), undo, noBase, kept(2, "new.etcd.before-first-1"), unreadable), "", "", true},
 		"it is behind the snapshot":   {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-1"), reaches(99)), "m-0", "", false},
 		"it has all of the snapshot":  {at(surveying, stopped, on(9, 9, 9), undo, kept(2, "new.etcd.before-first-1"), reaches(100)), "m-2", "new.etcd.before-first-1", false},
-		"its revision is not known":   {at(surveying, stopped, on(9, 9, 8), undo, kept(2, "new.etcd.before-first-2"), reaches(100)), "m-0", "", false},
 		"behind one that is gone":     {at(surveying, stopped, on(9, 9, 8), undo, noBase, kept(2, "new.etcd.before-first-1"), reaches(99)), "", "", true},
 		"the volume is gone":          {at(surveying, stopped, on(8, 9, 0), undo), "m-1", "", false},
 		"and the snapshot is as well": {at(surveying, stopped, on(8, 9, 0), undo, noBase), "", "", true},
@@ -395,9 +394,30 @@ func TestAnAgentIsTooOldToSayWhereKeptDataEnds(t *testing.T) {
 	g.Expect(d.Code).To(Equal(v1alpha1.ErrRestoreRefused))
 	g.Expect(d.Message).To(HavePrefix("the agent that surveyed the volume of m-2 is too old to say at which revision ends what that member had before task r1: roll out a newer one (spec.backup.image), and undo again. Or preview the final snapshot of that task, which lacks what was written after it was taken (--to snapshot=Full-00000000-00000100-1700000000). No data was changed; the members start as they were"))
 	in.Volumes[2].Survey.KeptRevisions = map[string]int64{"new.etcd.before-later-2": 100}
-	g.Expect(decide(in, epoch).Message).To(HavePrefix("what m-2 had before task r1 was not read, since it has set aside other data after that: the cluster goes back"))
+	g.Expect(decide(in, epoch).Message).To(HavePrefix("the agent that surveyed the volume of m-2 is too old to say"), "it describes only what was set aside last")
 	in.Volumes[2].Survey.KeptRevisions, in.Undone.FinalSnapshot = nil, "unknown"
 	g.Expect(decide(in, epoch).Recovery.Restore.KeptData).To(Equal("new.etcd.before-first-1"), "there is nothing to compare it with")
+}
+
+// An undo that an older operator has begun may not record whose data was kept: its member would not use that, after there is no way back.
+func TestKeptDataOfAClusterThatIsNotRecorded(t *testing.T) {
+	g := NewWithT(t)
+	in := at(surveying, stopped, on(9, 9, 9), func(in *Input) {
+		in.Undone = &Undone{Task: "first", TaskName: "r1", Member: "m-2", FinalSnapshot: "Full-00000000-00000100-1700000000", ClusterID: "feed"}
+		in.Volumes[2].Survey.Kept, in.Volumes[2].Survey.KeptRevisions = []string{"new.etcd.before-first-1"}, map[string]int64{"new.etcd.before-first-1": 100}
+	})
+	d := decide(in, epoch)
+	g.Expect(d.Outcome).To(Equal(tasks.Fail), d.Message)
+	g.Expect(d.Code).To(Equal(v1alpha1.ErrRestoreRefused))
+	g.Expect(d.Message).To(Equal("an older operator has begun this task, and did not record cluster feed, whose data m-2 has kept, as one that was before: undo task r1 again. No data was changed; the members start as they were"))
+	for _, known := range []func(*Input){
+		func(in *Input) { in.Recorded.EarlierClusterIDs = []string{"ace", "feed"} },
+		func(in *Input) { in.Undone.ClusterID = in.Recorded.PreviousClusterID },
+	} {
+		in := in
+		known(&in)
+		g.Expect(decide(in, epoch).Recovery.Restore.KeptData).To(Equal("new.etcd.before-first-1"))
+	}
 }
 
 // Once the volume of the member that starts had data, an empty one is another: it is recorded for the member.

@@ -130,7 +130,9 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 		if in.Leased, err = h.leased(ctx, etcd); err != nil {
 			return in, err
 		}
-		in.Undone, _, err = h.undone(ctx, task, etcd)
+		if in.Undone, _, err = h.undone(ctx, task, etcd); in.Undone != nil {
+			in.KeptFor = in.Undone.Task
+		}
 	}
 	return in, err
 }

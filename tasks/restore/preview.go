@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,7 +49,7 @@ func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.
 		}
 		delete(v.Result, keyConfirm)
 	}
-	next := judge(v, found, task, h.Clock.Now())
+	next := judge(v, found, task, undone, h.Clock.Now())
 	if next.Outcome == tasks.Fail || found.Base == "" || found.Refused != nil || task.Config.From != nil {
 		return next, nil
 	}
@@ -153,14 +154,14 @@ func (h *Handler) version(ctx context.Context, etcd *v1alpha1.Etcd) (string, err
 }
 
 // judge returns the verdict on a task whose preview has run: the end of the task, or the first phase of replacing the data. It is pure.
-func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now time.Time) tasks.Verdict {
+func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], undone *Undone, now time.Time) tasks.Verdict {
 	c, etcd := task.Config, task.Etcd
 	why := refusal(v, found, c, etcd)
 	switch {
 	case c.Undo != "" && why.Outcome == tasks.Fail:
 		// An undo can still use the data that a member has kept.
 		found = backup.Preview{}
-		return begin(v, found, task, now, fmt.Sprintf("the final snapshot cannot be restored, so only the data that was kept can be used (%s)", strings.TrimSuffix(why.Message, nothingChanged)))
+		return begin(v, found, task, undone, now, fmt.Sprintf("the final snapshot cannot be restored, so only the data that was kept can be used (%s)", strings.TrimSuffix(why.Message, nothingChanged)))
 	case why.Outcome == tasks.Fail:
 		return why
 	case !c.replaces():
@@ -173,7 +174,7 @@ func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 		f.Result = v.Result
 		return f
 	}
-	return begin(v, found, task, now, "the preview shows what was confirmed")
+	return begin(v, found, task, undone, now, "the preview shows what was confirmed")
 }
 
 // nothingChanged ends the message of a task that has failed before anything was changed.
@@ -205,11 +206,10 @@ func refusal(v tasks.Verdict, found backup.Preview, c Config, etcd *v1alpha1.Etc
 }
 
 // begin returns the verdict that enters the first phase of replacing the data.
-func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now time.Time, why string) tasks.Verdict {
+func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], undone *Undone, now time.Time, why string) tasks.Verdict {
 	previous := task.Etcd.Status.ClusterID
-	lineage := newcluster.Lineage(task.Etcd.Status.Recovery, nil, "", previous)
 	recovery := v1alpha1.RecoveryStatus{
-		PreviousClusterID: previous, EarlierClusterIDs: newcluster.Earlier(lineage, previous),
+		PreviousClusterID: previous, EarlierClusterIDs: newcluster.Earlier(lineage(task.Etcd, undone), previous),
 		Restore: &v1alpha1.RestoreStatus{
 			ClusterRestore: v1alpha1.ClusterRestore{Base: found.Base, Prefix: task.Config.prefix(), Revision: found.Revision, Hash: int64(found.Hash), Bytes: found.Bytes},
 			Fenced:         !task.Config.KeepService, HighestRevision: newestKnown(found),
@@ -223,6 +223,21 @@ func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], now 
 	next := in.Verdict(in.Enter(v1alpha1.RecoveryFencing, now, "%s; %s", why, clients), now)
 	next.Reason, next.Result = v1alpha1.ReasonRestoring, v.Result
 	return next
+}
+
+// lineage returns the IDs of the clusters that a task leaves behind, the oldest first. Members use no kept data of another cluster, so those of an
+// undone Restore are among them, which the status of the Etcd may have forgotten, or has no room for.
+func lineage(etcd *v1alpha1.Etcd, undone *Undone) []string {
+	ids := newcluster.Lineage(etcd.Status.Recovery, nil, "", etcd.Status.ClusterID)
+	if undone == nil || undone.ClusterID == "" {
+		return ids
+	}
+	replaced := v1alpha1.ClusterRecovery{PreviousClusterID: undone.ClusterID, EarlierClusterIDs: undone.EarlierClusterIDs}
+	ids = newcluster.Lineage(&replaced, ids, "", etcd.Status.ClusterID)
+	if !slices.Contains(ids, undone.ClusterID) {
+		ids[0] = undone.ClusterID
+	}
+	return ids
 }
 
 // describe says what a restore would change, and how to confirm exactly that.

@@ -5,17 +5,22 @@
 package restore
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -34,7 +39,7 @@ func previewed(c Config, found backup.Preview, outcome tasks.Outcome) tasks.Verd
 	if outcome == tasks.Fail {
 		v.Code = v1alpha1.ErrJobFailed
 	}
-	return judge(v, found, tasks.Typed[Config]{Task: tasks.Task{Etcd: etcd}, Config: c}, epoch)
+	return judge(v, found, tasks.Typed[Config]{Task: tasks.Task{Etcd: etcd}, Config: c}, nil, epoch)
 }
 
 func TestJudge(t *testing.T) {
@@ -148,5 +153,44 @@ func TestConfig(t *testing.T) {
 		} else {
 			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(says)), config)
 		}
+	}
+}
+
+// The cluster whose data is kept is one that was before: its member uses none of another. No record has it any more if the only member has
+// restored the backup by itself since, and only so many are recorded.
+func TestAnUndoLeavesBehindWhatIsKept(t *testing.T) {
+	many := make([]string, 16)
+	for i := range many {
+		many[i] = fmt.Sprintf("a%d", i)
+	}
+	for name, c := range map[string]struct {
+		recorded *v1alpha1.ClusterRecovery
+		previous string
+		want     []string
+	}{
+		"nothing is recorded":     {nil, "cafe", []string{"ace", "feed"}},
+		"the restore is recorded": {&v1alpha1.ClusterRecovery{TaskUID: "r1-uid", PreviousClusterID: "feed", EarlierClusterIDs: []string{"ace"}}, "cafe", []string{"ace", "feed"}},
+		"a wake-up is":            {&v1alpha1.ClusterRecovery{TaskUID: "hibernation", PreviousClusterID: "dead"}, "cafe", []string{"ace", "feed", "dead"}},
+		"there were many since":   {&v1alpha1.ClusterRecovery{TaskUID: "r1-uid", PreviousClusterID: "dead", EarlierClusterIDs: many}, "cafe", slices.Concat([]string{"feed"}, many[3:], []string{"dead"})},
+		"it is the present one":   {nil, "feed", []string{"ace"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := newEtcd(func(e *v1alpha1.Etcd) { e.Status.ClusterID, e.Status.Recovery = c.previous, c.recorded })
+			undone := earlier(func(t *v1alpha1.EtcdOperatorTask) {
+				t.Status.Recovery.PreviousClusterID, t.Status.Recovery.EarlierClusterIDs = "feed", []string{"ace"}
+			})
+			task := taskOf(etcd, Config{Undo: "r1"}, nil)
+			there := apitest.API(etcd, undone, task.Object)
+			run(t, there, at(saving).Snapshot, task)
+			key := client.ObjectKey{Namespace: "ns", Name: job.Name(task.Object)}
+			apitest.Run(t, there, key)
+			apitest.Complete(t, there, key, `{"refused":{"code":"NoBackup","message":"there is none"}}`)
+			v, err := handlerOf(there, at(saving).Snapshot).Execute(t.Context(), task)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Recovery).NotTo(BeNil(), v.Message)
+			g.Expect(v.Recovery.PreviousClusterID).To(Equal(c.previous))
+			g.Expect(v.Recovery.EarlierClusterIDs).To(Equal(c.want))
+		})
 	}
 }

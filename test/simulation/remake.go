@@ -146,7 +146,7 @@ func (a *preparation) fromKept() (*members.Disk, string) {
 	}
 	d := *kept
 	d.Rebuild(a.in.NewClusterID, a.founder(a.shared.Token()))
-	return a.raised(&d, r.Restore.Bump)
+	return a.raised(&d, max(r.Restore.Bump-d.Revision(), datadir.Margin))
 }
 
 // fromPoint makes data of an earlier state in the backup.

@@ -33,9 +33,9 @@ type RebuildConfig struct {
 	PreviousClusterID string
 	// From is a directory with data that was set aside. A copy of it is used instead of the content of DataDir; empty for none.
 	From string
-	// Bump is added to the revision: see Renew. Known is set instead if only the highest revision of the previous cluster is known: the new
-	// one continues above it by Margin. With neither, the revision is not raised: the data has everything that clients have seen.
-	Bump, Known int64
+	// Known is the highest known revision of the previous cluster: the new one continues by Margin above that, and above its own data. If it
+	// is 0, the revision is not raised: the data has everything that clients have seen.
+	Known int64
 	// Begins records at which revision the new cluster begins, if that is raised.
 	Begins Recorder
 
@@ -138,7 +138,7 @@ func Swap(dataDir, task string, clock clock.PassiveClock) error {
 
 func (c RebuildConfig) rebuild(ctx context.Context) (RebuildResult, error) {
 	work := c.DataDir + rebuildingSuffix
-	if c.Known > 0 || c.Bump > 0 {
+	if c.Known > 0 {
 		if err := c.Begins.Check(ctx); err != nil {
 			return RebuildResult{}, err
 		}
@@ -188,11 +188,8 @@ func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (
 	if err != nil {
 		return RebuildResult{}, err
 	}
-	bump := c.Bump
 	if c.Known > 0 {
-		bump = max(c.Known-result.Revision, 0) + Margin
-	}
-	if bump > 0 {
+		bump := max(c.Known-result.Revision, 0) + Margin
 		if _, err := (Start{Token: c.Token, Begins: c.Begins, Log: c.Log}).Begin(ctx, db, result.Revision, bump); err != nil {
 			return RebuildResult{}, err
 		}

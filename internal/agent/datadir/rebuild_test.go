@@ -327,7 +327,7 @@ func TestSurveyNamesWhatIsKept(t *testing.T) {
 	for _, suffix := range []string{".before-9-8-1", ".before-task-2", ".before-a-100", ".before-b-90", ".before-c-3", ".before-d-4", ".before-e-5", ".before-f-6", ".before-g-7"} {
 		g.Expect(os.MkdirAll(dir+suffix, 0o700)).To(Succeed())
 	}
-	names, err := kept(dir)
+	names, err := kept(dir, "")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(names).To(HaveLen(maxKept))
 	g.Expect(names[0]).To(Equal("new.etcd.before-task-2"))
@@ -359,6 +359,26 @@ func TestSurveySaysWhatAnUndoNeeds(t *testing.T) {
 		"new.etcd.before-task-5": source.database.bytes + 2*source.log.bytes + member.LogSize, "new.etcd.before-task-6": member.Unreadable,
 	}))
 	g.Expect(got.KeptRevisions).To(Equal(map[string]int64{"new.etcd.before-task-5": 3}), "at most: the database begins before the write that it has")
+}
+
+// An undo of an earlier task is told what that takes, however much was set aside since: the newest eight are named otherwise.
+func TestSurveyForAnUndoOfAnEarlierTask(t *testing.T) {
+	g := NewWithT(t)
+	dir := newMember(t, 3, datadirtest.Put("key", "value", 0))
+	for _, kept := range []string{".before-task-3", ".before-task-4", ".before-tasks-5"} {
+		g.Expect(os.CopyFS(dir+kept, os.DirFS(dir))).To(Succeed())
+	}
+	for i := range maxKept {
+		g.Expect(os.Mkdir(fmt.Sprintf("%s.before-newer-%d", dir, 10+i), 0o700)).To(Succeed())
+	}
+	got, err := SurveyFor(dir, "task")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.Kept).To(HaveLen(maxKept))
+	g.Expect(got.Kept).To(ContainElements("new.etcd.before-task-3", "new.etcd.before-task-4", "new.etcd.before-newer-17"))
+	g.Expect(got.KeptRevisions).To(Equal(map[string]int64{"new.etcd.before-task-3": 2, "new.etcd.before-task-4": 2}))
+	got, err = SurveyFor(dir, "gone")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.Needs).To(HaveKeyWithValue("new.etcd.before-newer-17", BeEquivalentTo(member.Unreadable)))
 }
 
 // Kept data whose database is damaged beneath readable metadata is not what an undo can rely on.

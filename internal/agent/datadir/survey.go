@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -115,13 +116,16 @@ func (s stopped) reaches() (int64, error) {
 
 // Survey reads the data directory of a stopped member completely: every record of the log with its checksum, and every page of
 // the database. If the content cannot be read for other reasons, it returns an error.
-func Survey(dir string) (member.Survey, error) {
+func Survey(dir string) (member.Survey, error) { return SurveyFor(dir, "") }
+
+// SurveyFor surveys as Survey does, for an undo of a task: of the kept data, it describes what was set aside for that task, not for the newest.
+func SurveyFor(dir, task string) (member.Survey, error) {
 	survey, err := surveyData(dir)
 	if err == nil && survey.State != member.SurveyPresent {
 		survey.SetAside, err = setAside(dir)
 	}
 	if err == nil {
-		survey.Kept, err = kept(dir)
+		survey.Kept, err = kept(dir, task)
 		survey.Needs, survey.KeptRevisions = describeKept(dir, survey.Kept)
 	}
 	if err == nil {
@@ -133,10 +137,14 @@ func Survey(dir string) (member.Survey, error) {
 // maxKept is how many directories with kept data a survey names.
 const maxKept = 8
 
-// kept returns the directories with data from before recoveries and restores, the newest ones in the order in which they were set aside.
-func kept(dir string) ([]string, error) {
+// kept returns the directories with data from before recoveries and restores, the newest ones in the order in which they were set aside. Those of a
+// task that is undone come last; it is empty if none is.
+func kept(dir, task string) ([]string, error) {
 	names, err := named(dir, member.BeforeSuffix)
 	at := func(name string) int64 {
+		if task != "" && strings.HasPrefix(name, filepath.Base(dir)+member.BeforeSuffix+task+"-") {
+			return math.MaxInt64
+		}
 		n, _ := strconv.ParseInt(name[strings.LastIndexByte(name, '-')+1:], 10, 64) // 0 for a name that a person has given
 		return n
 	}
@@ -145,16 +153,16 @@ func kept(dir string) ([]string, error) {
 }
 
 // describeKept returns, for kept data, how many bytes a rebuild from it takes, and the revisions that it reaches. It describes only the
-// directories that the newest task has set aside: only the newest restore can be undone, and reading takes time. It reads them completely,
+// directories of the task that has set the last of them aside: one restore is undone at a time, and reading takes time. It reads them completely,
 // since an undo that is recorded relies on them.
 func describeKept(dir string, kept []string) (needs, revisions map[string]int64) {
 	if len(kept) == 0 {
 		return nil, nil
 	}
-	newest := kept[len(kept)-1]
+	last := kept[len(kept)-1]
 	needs, revisions = map[string]int64{}, map[string]int64{}
 	for _, name := range kept {
-		if name[:strings.LastIndexByte(name, '-')] != newest[:strings.LastIndexByte(newest, '-')] {
+		if name[:strings.LastIndexByte(name, '-')] != last[:strings.LastIndexByte(last, '-')] {
 			continue
 		}
 		needs[name] = member.Unreadable

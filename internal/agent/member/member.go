@@ -83,4 +83,6 @@ const (
 	// TrustFileVariable has the path of KeyAgentAPI. It is not a flag: an Etcd may name an earlier version of the agent, which would not
 	// start with an unknown flag.
 	TrustFileVariable = "API_TRUST_FILE"
+	// KeptForVariable has, in the Job of a survey for an undo, the UID of the undone task: see Survey.Needs. It is no flag for the same reason.
+	KeptForVariable = "KEPT_FOR_TASK"
 )

@@ -81,7 +81,7 @@ type RestorePoint struct {
 	// Kept is the name of the directory to go back to, beside the data directory. Only RecoverFromKept has it.
 	Kept string `json:"kept,omitempty"`
 	// Bump is added to the revision, so that it is above any that clients have seen. What was before is marked compacted, so that clients
-	// that watch or cache list again.
+	// that watch or cache list again. The revision of kept data is not known, so the sum is where that begins at least.
 	Bump int64 `json:"bump"`
 }
 

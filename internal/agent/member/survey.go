@@ -33,10 +33,11 @@ type Survey struct {
 	// SetAside are the directories with data that was set aside and may be the only copy. They are listed only if the data directory itself
 	// is empty or damaged.
 	SetAside []string `json:"setAside,omitempty"`
-	// Kept are the newest directories with data from before recoveries and restores, whatever is in the data directory.
+	// Kept are the newest directories with data from before recoveries and restores, whatever is in the data directory, and those of the
+	// task that is undone.
 	Kept []string `json:"kept,omitempty"`
 	// Needs is how many bytes on each member's volume a cluster takes that is rebuilt from a directory in Kept, or Unreadable. It has the
-	// directories that the newest recovery or restore has set aside, and is empty if the agent is too old to report it.
+	// directories that were set aside for the task that is undone, or else for the newest one, and is empty if the agent is too old to report it.
 	Needs map[string]int64 `json:"needs,omitempty"`
 	// KeptRevisions is the highest revision that the data in such a directory may reach, with every entry of its log. It lacks directories
 	// that cannot be read, and is empty if the agent is too old to report it.

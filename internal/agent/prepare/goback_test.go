@@ -5,13 +5,16 @@
 package prepare
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir/datadirtest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/go-logr/logr/testr"
@@ -20,7 +23,7 @@ import (
 
 // goesBack tells the member to restore an earlier state. Its data, if it has any, is of cluster cafe.
 func (p *pod) goesBack(source member.RecoverySource, point member.RestorePoint, earlier ...string) {
-	point.Bump = 1000
+	point.Bump = cmp.Or(point.Bump, 1000)
 	text, err := member.Recovery{Task: "task", TaskName: "name", Member: "m-0", Source: source, PreviousClusterID: "beef", EarlierClusterIDs: earlier, Restore: &point}.Encode()
 	p.Expect(err).NotTo(HaveOccurred())
 	p.share(member.KeyClusterID, "beef")
@@ -107,6 +110,26 @@ func TestGoingBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, c.run)
+	}
+}
+
+// Kept data begins by a margin above what the operator knows, which does not know how far the data reaches, and above the data itself. Its own
+// revisions do not count twice: each undo about doubled the revision.
+func TestWhereKeptDataBegins(t *testing.T) {
+	const reaches = 3
+	for bump, begins := range map[int64]int64{
+		1: reaches + datadir.Margin, datadir.Margin: reaches + datadir.Margin, datadir.Margin + reaches: reaches + datadir.Margin,
+		datadir.Margin + 100: datadir.Margin + 100, 5 * datadir.Margin: 5 * datadir.Margin, 1<<62 + datadir.Margin: 1<<62 + datadir.Margin,
+	} {
+		t.Run(strconv.FormatInt(bump, 10), func(t *testing.T) {
+			p := newPod(t)
+			p.goesBack(member.RecoverFromKept, member.RestorePoint{Kept: "data.before-old-1", Bump: bump}, "cafe")
+			datadirtest.Write(t, p.data+".before-old-1", 4, datadirtest.Put("a", "1", 0), datadirtest.Put("a", "2", 0))
+			p.Expect(Run(t.Context(), testr.New(t), p.options)).To(Succeed())
+			found, err := datadir.Survey(p.data)
+			p.Expect(err).NotTo(HaveOccurred())
+			p.Expect(found.Revision).To(Equal(begins))
+		})
 	}
 }
 

@@ -152,7 +152,9 @@ func (p *preparation) fromKept(ctx context.Context) error {
 	if !strings.HasPrefix(r.Restore.Kept, filepath.Base(config.DataDir)+member.BeforeSuffix) {
 		return fmt.Errorf("%s is not data that was set aside from %s", r.Restore.Kept, config.DataDir)
 	}
-	config.From, config.Bump = filepath.Join(filepath.Dir(config.DataDir), r.Restore.Kept), r.Restore.Bump
+	config.From = filepath.Join(filepath.Dir(config.DataDir), r.Restore.Kept)
+	// The operator has raised the revision that it has put, 0, by Margin above all that it knew: it did not know how far the data reaches.
+	config.Known = max(r.Restore.Revision+r.Restore.Bump-datadir.Margin, 1)
 	id, _, err := datadir.Writer(config.From)
 	if err != nil {
 		return fmt.Errorf("reading the kept data: %w", err)

@@ -41,6 +41,8 @@ type Order struct {
 	Beyond bool
 	// Round distinguishes successive surveys for one owner, whose results may differ. Empty if an owner has only one.
 	Round string
+	// KeptFor is the UID of the task that is undone: what was set aside for it is described. Empty if none is.
+	KeptFor string
 	// Image of the agent for an Etcd that does not name its own.
 	Image string
 	// Timeout after which a Job is stopped.
@@ -193,9 +195,13 @@ func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
 }
 
 func (o Order) job(v Volume) (*batchv1.Job, error) {
+	var env []corev1.EnvVar
+	if o.KeptFor != "" {
+		env = []corev1.EnvVar{{Name: member.KeptForVariable, Value: o.KeptFor}}
+	}
 	j, err := job.Build(job.Spec{
 		Owner: o.Owner, Name: o.jobName(v.Ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: o.Etcd.AgentImage(o.Image),
-		Args: []string{"survey", "--data-dir=" + member.DataDir}, Claim: v.Claim, ClaimDir: member.VolumeDir, Database: o.Etcd, Timeout: o.Timeout,
+		Args: []string{"survey", "--data-dir=" + member.DataDir}, Env: env, Claim: v.Claim, ClaimDir: member.VolumeDir, Database: o.Etcd, Timeout: o.Timeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the Job that surveys claim %s: %w", v.Claim, err)

@@ -185,7 +185,7 @@ func rebuildKept(ctx context.Context, dir string) error {
 		return err
 	}
 	_, err = datadir.Rebuild(ctx, datadir.RebuildConfig{
-		DataDir: dataIn(dir), From: filepath.Join(dir, "kept"), Bump: raise,
+		DataDir: dataIn(dir), From: filepath.Join(dir, "kept"), Known: raise,
 		Task: "task", Member: memberName, PeerURL: peerURL, Token: "new", PreviousClusterID: string(previous), Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	return err
@@ -364,7 +364,7 @@ func cameToItsEnd(t *testing.T, what, dir, original string, revision int64) {
 		g.Expect(chain.Full.Final).To(BeTrue())
 		g.Expect(exec.Command("diff", "-r", dataIn(original), dataIn(dir)).CombinedOutput()).To(BeEmpty(), "the data was only read")
 	case "rebuild", "going back", "going back to kept data":
-		want := map[string]int64{"rebuild": revision, "going back": revision - 10 + raise, "going back to kept data": revision + raise}[what]
+		want := map[string]int64{"rebuild": revision, "going back": revision - 10 + raise, "going back to kept data": max(revision, raise) + datadir.Margin}[what]
 		survey, err := datadir.Survey(dataIn(dir))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(survey).To(And(HaveField("State", member.SurveyPresent), HaveField("Revision", want)))

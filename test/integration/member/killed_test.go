@@ -64,7 +64,8 @@ func goBack(t *testing.T, source member.RecoverySource, lost bool) *goingBack {
 	b.recovery = &member.Recovery{Task: "bbbb", TaskName: "back", Member: "m0", Source: source, PreviousClusterID: id}
 	switch source {
 	case member.RecoverFromKept:
-		b.recovery.Restore = &member.RestorePoint{Kept: kept, Bump: bump}
+		b.recovery.Restore = &member.RestorePoint{Kept: kept, Bump: latest + datadir.Margin}
+		b.revision = latest + datadir.Margin
 	case member.RecoverFromPoint:
 		b.recovery.Restore = c.preview(g, target)
 	default:

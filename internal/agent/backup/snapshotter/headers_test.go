@@ -163,11 +163,11 @@ func TestWhatTheStoreRefusesIsPassedOver(t *testing.T) {
 	identity, _ := encryptiontest.Identity(t)
 	bucket := &locking{}
 	for i := range int64(2) {
-		bucket.names = append(bucket.names, backup.Snapshot{Kind: backup.Full, LastRevision: i + 11, Created: noon.Add(time.Duration(i) * time.Minute), Compression: backup.None, Encrypted: true}.Name())
+		bucket.has(backup.Snapshot{Kind: backup.Full, LastRevision: i + 11, Created: noon.Add(time.Duration(i) * time.Minute), Compression: backup.None, Encrypted: true})
 	}
 	status := http.StatusServiceUnavailable
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, bucket.names[0]) {
+		if strings.HasSuffix(r.URL.Path, bucket.keys[0]) {
 			w.WriteHeader(status)
 			return
 		}

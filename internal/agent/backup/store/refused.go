@@ -102,9 +102,12 @@ func (e *RemovalError) Error() string {
 // Unwrap returns the error of the library.
 func (e *RemovalError) Unwrap() error { return e.cause }
 
-// Refused reports whether the store refused it, as for an object that is locked: 403, or 409 from Azure.
-func (e *RemovalError) Refused() bool {
-	status := statusOf(e.cause)
+// Refused reports whether the store refused it, as for an object that is locked.
+func (e *RemovalError) Refused() bool { return Refuses(e.cause) }
+
+// Refuses reports whether a store answered that it does not do what was asked with an object: 403, or 409 from Azure.
+func Refuses(err error) bool {
+	status := statusOf(err)
 	return status == http.StatusForbidden || status == http.StatusConflict
 }
 
