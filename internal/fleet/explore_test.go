@@ -89,7 +89,12 @@ func target(change string) string { return strings.TrimSuffix(change, "'") }
 func etcdUID(i int) types.UID { return types.UID(fmt.Sprintf("e%d", i)) }
 
 func (w *world) input(s settings) Input {
-	in := Input{Now: began.Add(10 * time.Minute), Ledger: &w.Ledger, Policies: map[string]*Policy{}, Covering: map[string][]string{"a": {"all"}, "b": {"all"}}}
+	in := Input{Now: began.Add(10 * time.Minute), Ledger: &w.Ledger, Policies: map[string]*Policy{}, Failing: map[types.UID]string{}, Covering: map[string][]string{"a": {"all"}, "b": {"all"}}}
+	for i := range s.clusters {
+		if slices.Contains(w.Ledger.Failing, etcdUID(i)) {
+			in.Failing[etcdUID(i)] = namespaceOf(s, i)
+		}
+	}
 	for n, limit := range s.limit {
 		name := []string{"all", "b"}[n]
 		if n == 1 && limit == 0 {

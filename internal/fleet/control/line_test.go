@@ -251,6 +251,40 @@ func TestAChangeThatIsAskedForMuchLater(t *testing.T) {
 	w.waits(o.ask(1), v1alpha1.ReasonWaitingForCanary, "")
 }
 
+// A change waits only for Etcds of its policy in which the last one failed: not for one that is gone, hibernated, or another policy's.
+func TestWhatFailedElsewhereIsNotWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*world) error
+		waits  bool
+	}{
+		"it may ask":     {func(*world) error { return nil }, true},
+		"it is gone":     {func(w *world) error { return w.api.Delete(t.Context(), w.task(1).Etcd) }, false},
+		"it hibernates":  {func(w *world) error { e := w.task(1).Etcd; e.Spec.Replicas = 0; return w.api.Update(t.Context(), e) }, false},
+		"of another one": {func(w *world) error { w.labeled(1, nil); return nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2, 1)
+			w.labeled(0, map[string]string{"tier": "p"})
+			w.labeled(1, map[string]string{"tier": "p"})
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+				p.Spec.Canary.Count, p.Spec.NamespaceSelector.MatchLabels = ptr.To[int32](1), map[string]string{"tier": "p"}
+			})
+			w.restarts(0)
+			o := w.operator()
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { l.Failing = []types.UID{"etcd1"}; return true }); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.change(w); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Step(maxAge)
+			if wait := o.ask(0); (wait != nil) != c.waits || wait != nil && wait.Reason != v1alpha1.ReasonWaitingForCanary {
+				t.Errorf("%+v", wait)
+			}
+		})
+	}
+}
+
 // A policy orders by the labels of namespaces, which are not the tenants', and within one by those of its Etcds.
 func TestWhoseLabelsOrder(t *testing.T) {
 	w := newWorld(t, 2, 1)
