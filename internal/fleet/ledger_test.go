@@ -177,6 +177,48 @@ func TestNextTaskOfAWatchedCluster(t *testing.T) {
 	}
 }
 
+// A canary that is watched is judged before that, once.
+func TestCanariesThatAreWatched(t *testing.T) {
+	l := &Ledger{}
+	for _, name := range []string{"canary", "other", "running", "counted"} {
+		l.Grant(holding(name, func(h *Holder) { h.Canary, h.Counted = name != "other", name == "counted" }))
+	}
+	for _, name := range []types.UID{"canary", "other"} {
+		l.Succeeded(name, noon)
+	}
+	for name, want := range map[types.UID]bool{"canary": true, "other": false, "running": false, "counted": false, "gone": false} {
+		if got := l.Watched("etcd-" + name); (got != nil) != want || got != nil && got.Task != name {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	l.Abandoned("canary", "it is not ready", noon)
+	if l.Watched("etcd-canary") != nil || len(l.Change("p", "A").Failures) != 1 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// A task that changes no template leaves its cluster watched, which is compared with how it is after that. A deleted one leaves it its slot.
+func TestMaintenanceOfAWatchedCluster(t *testing.T) {
+	l := &Ledger{}
+	for _, name := range []string{"a", "b", "c"} {
+		l.Grant(holding(name, func(h *Holder) { h.Canary, h.Baseline = true, "well" }))
+	}
+	l.Succeeded("a", noon)
+	l.Succeeded("b", noon)
+	l.Aborted("c", "", noon)
+	for _, name := range []string{"a", "c"} {
+		l.GrantBeside(holding("d", func(h *Holder) { h.Task, h.Etcd, h.Change = types.UID("defrag-"+name), types.UID("etcd-"+name), "" }))
+	}
+	a, b := l.Holder("a"), l.Holder("b")
+	if len(l.Holders) != 4 || a == nil || a.Baseline != "" || b.Baseline != "well" || l.Holder("c") != nil || l.Watched("etcd-a") != a || !l.Maintained(a) || l.Maintained(b) {
+		t.Errorf("%+v", l.Holders)
+	}
+	l.Succeeded("defrag-a", noon)
+	if l.Maintained(l.Holder("a")) || l.Holder("defrag-a") != nil {
+		t.Errorf("%+v", l.Holders)
+	}
+}
+
 // A generation is recorded once, and never an older one; another policy of that name is recorded once the first is forgotten.
 func TestRecord(t *testing.T) {
 	l := &Ledger{}

@@ -45,6 +45,16 @@ func (l *Ledger) Forget(deleted []types.UID) bool {
 	return len(l.Policies) < before
 }
 
+// Watched returns the canary that is watched in a cluster, which is judged before another task of it gets a slot by Grant; nil if there is none.
+func (l *Ledger) Watched(etcd types.UID) *Holder {
+	return find(l.Holders, func(h *Holder) bool { return h.Etcd == etcd && h.Canary && h.MayFail() && !h.Ended.IsZero() })
+}
+
+// Maintained reports whether a task runs in the cluster of a holder that is watched (GrantBeside).
+func (l *Ledger) Maintained(h *Holder) bool {
+	return slices.ContainsFunc(l.Holders, func(o Holder) bool { return o.Etcd == h.Etcd && !o.Over() })
+}
+
 // Grant gives a task a slot. It ends the watch of its cluster, since failures could no longer be told from the effects of the task.
 func (l *Ledger) Grant(h Holder) {
 	for _, o := range slices.Clone(l.Holders) {
@@ -52,6 +62,24 @@ func (l *Ledger) Grant(h Holder) {
 			l.remove(o.Task)
 		}
 	}
+	l.add(h)
+}
+
+// GrantBeside gives a slot to a task that changes no template. The watch of its cluster goes on, and compares with how the cluster is afterwards.
+func (l *Ledger) GrantBeside(h Holder) {
+	for _, o := range slices.Clone(l.Holders) {
+		switch {
+		case o.Etcd != h.Etcd:
+		case o.Aborted:
+			l.remove(o.Task)
+		case !o.Ended.IsZero():
+			l.Holder(o.Task).Baseline = ""
+		}
+	}
+	l.add(h)
+}
+
+func (l *Ledger) add(h Holder) {
 	l.Holders = append(l.Holders, h)
 	for _, p := range h.Policies {
 		l.begin(p, h.Change, h.Granted)

@@ -5,6 +5,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 			continue
 		}
 		s := c.shown(ctx, v, h)
-		shown[h.Task], well[h.Task], unwell[h.Task] = s, s.isWell(), s.broken != ""
+		shown[h.Task], well[h.Task], unwell[h.Task] = s, s.isWell(), s.broken != "" && !l.Maintained(h)
 	}
 	now := c.Clock.Now()
 	c.well, c.unwell, c.whole = c.well.Next(well, now, maxGap), c.unwell.Next(unwell, now, maxGap), c.whole.Next(whole, now, maxGap)
@@ -95,6 +96,9 @@ func (c *Controller) verdict(v *view, l *fleet.Ledger, h *fleet.Holder, s state)
 	switch {
 	case s.gone:
 		return &finding{task: h.Task, kind: released}
+	case l.Maintained(h):
+		// What is not well may be the task's doing. While it is well, the time counts.
+		return nil
 	case s.broken != "" && (h.Baseline != "" || c.unwell[h.Task].Lasted(settle)):
 		return &finding{task: h.Task, kind: broke, reason: "while it was watched: " + s.broken}
 	case !s.isWell():
@@ -134,8 +138,9 @@ func (c *Controller) soak(v *view, h *fleet.Holder) (longest time.Duration) {
 type state struct {
 	// gone: there is no such Etcd any more, or it is hibernated, or its members change or are restored.
 	gone bool
-	// unknown: members are unreachable. That is neither success nor failure.
+	// unknown: members are unreachable, or could not be read (unread). That is neither success nor failure.
 	unknown bool
+	unread  error
 	// broken says what is not as it has to be; empty if all is well.
 	broken string
 	// baseline is what must not change.
@@ -181,6 +186,19 @@ func (c *Controller) live(ctx context.Context, v *view, h *fleet.Holder) (s stat
 	return s, err
 }
 
+// leftBehind says what is wrong with a cluster that is watched, and whose next task is about to end that; empty if it is well, or not watched
+// any more.
+func (c *Controller) leftBehind(ctx context.Context, v *view, h *fleet.Holder, next string) (string, error) {
+	s, err := c.live(ctx, v, h)
+	switch {
+	case err != nil || s.unread != nil:
+		return "", errors.Join(err, s.unread)
+	case s.gone || s.isWell():
+		return "", nil
+	}
+	return fmt.Sprintf("while it was watched, before task %s: %s", next, cmp.Or(s.broken, "it was not known whether its members are well")), nil
+}
+
 // membersChange returns the type of the task that changes the members of a cluster, by a live read; empty if none does.
 func (c *Controller) membersChange(ctx context.Context, h *fleet.Holder) (by v1alpha1.TaskType, err error) {
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
@@ -217,13 +235,13 @@ func (c *Controller) stateOf(ctx context.Context, from client.Reader, h *fleet.H
 	}
 	// The conditions of etcd-druid are a minute late, and later while it is down.
 	if pod, err := unready(ctx, from, etcd); err != nil {
-		return state{unknown: true}
+		return state{unknown: true, unread: err}
 	} else if pod != "" {
 		return state{broken: fmt.Sprintf("pod %s is not ready", pod)}
 	}
 	pods, err := podsOf(ctx, from, etcd)
 	if err != nil {
-		return state{unknown: true}
+		return state{unknown: true, unread: err}
 	}
 	s.baseline = expectation{pods: pods, backedUp: backedUp(etcd), alarm: alarmOf(etcd)}.String()
 	switch {
