@@ -95,7 +95,6 @@ func (l *Ledger) begin(policy, name string, now time.Time) *Change {
 		c.Last = now
 		return c
 	}
-	l.prune(policy)
 	l.Changes = append(l.Changes, Change{Policy: policy, Name: name, Since: now, Last: now, Resumed: FirstToken(now)})
 	return &l.Changes[len(l.Changes)-1]
 }
@@ -104,34 +103,75 @@ func (l *Ledger) begin(policy, name string, now time.Time) *Change {
 // does not resume it later.
 func FirstToken(now time.Time) int { return int(now.Unix()) }
 
-// prune makes room for another change of a policy. It removes the oldest one that no holder has and that has not failed. If all have failed,
-// it removes the oldest of the namespace with the most failed changes, so that a tenant only displaces their own.
-func (l *Ledger) prune(policy string) {
-	count, failed := 0, map[string]int{}
+// Prune bounds the changes of each policy. Those that no holder has and that have not failed go first; then those of the namespace with the most
+// failed changes, so that a tenant only displaces their own. Of these, it is the one that the tasks of the fewest other namespaces ask for, and
+// then the oldest: a change that others wait for would no longer be paused.
+func (l *Ledger) Prune(covering map[string][]string, asking func() []Candidate) {
+	var all []Candidate
+	count := map[string]int{}
 	for _, c := range l.Changes {
-		if c.Policy == policy {
-			count++
+		count[c.Policy]++
+	}
+	for policy, n := range count {
+		for ; n > maxChanges; n-- {
+			if all == nil {
+				all = asking()
+			}
+			i := l.leastMissed(policy, covering, all)
+			if i < 0 {
+				break
+			}
+			l.Changes = slices.Delete(l.Changes, i, i+1)
+		}
+	}
+}
+
+// leastMissed returns the index of the change of a policy that is forgotten first; -1 if all have holders.
+func (l *Ledger) leastMissed(policy string, covering map[string][]string, asking []Candidate) int {
+	failed, most := map[string]int{}, ""
+	for i := range l.Changes {
+		if c := &l.Changes[i]; c.Policy == policy && len(c.Failures) > 0 {
 			failed[c.firstNamespace()]++
 		}
 	}
-	if count < maxChanges {
-		return
-	}
-	most := ""
 	for namespace, n := range failed {
-		if namespace != "" && (most == "" || n > failed[most] || n == failed[most] && namespace < most) {
+		if most == "" || n > failed[most] || n == failed[most] && namespace < most {
 			most = namespace
 		}
 	}
 	for _, namespace := range []string{"", most} {
-		i := slices.IndexFunc(l.Changes, func(c Change) bool {
-			return c.Policy == policy && c.firstNamespace() == namespace && !slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Change == c.Name })
-		})
-		if i >= 0 {
-			l.Changes = slices.Delete(l.Changes, i, i+1)
-			return
+		least, fewest := -1, 0
+		for i := range l.Changes {
+			c := &l.Changes[i]
+			if c.Policy != policy || c.firstNamespace() != namespace || slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Change == c.Name }) {
+				continue
+			}
+			if n := c.concerns(covering, asking); least < 0 || n < fewest {
+				least, fewest = i, n
+			}
+		}
+		if least >= 0 {
+			return least
 		}
 	}
+	return -1
+}
+
+// concerns counts the namespaces, except the first in which it failed, in which a change failed, or tasks ask for it or for a template with which
+// it failed.
+func (c *Change) concerns(covering map[string][]string, asking []Candidate) int {
+	all := map[string]bool{}
+	for _, f := range c.Failures {
+		all[f.Namespace] = true
+	}
+	for i := range asking {
+		a := &asking[i]
+		if (a.Change == c.Name || a.Target != "" && c.failedWith(a.Target)) && slices.Contains(covering[a.Namespace], c.Policy) {
+			all[a.Namespace] = true
+		}
+	}
+	delete(all, c.firstNamespace())
+	return len(all)
 }
 
 // firstNamespace returns the namespace of the first failure; empty if the change has not failed.

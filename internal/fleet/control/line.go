@@ -79,6 +79,21 @@ func (c *Controller) input(v *view, l *fleet.Ledger) fleet.Input {
 	return in
 }
 
+// asking returns the tasks that ask for changes: those in line, and those that were before this operator, by their status.
+func (c *Controller) asking(v *view) (all []fleet.Candidate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.waiting {
+		all = append(all, w.Candidate)
+	}
+	for uid, t := range v.tasks {
+		if c.waiting[uid] == nil && t.Status.Change != "" {
+			all = append(all, fleet.Candidate{Namespace: t.Namespace, Change: t.Status.Change})
+		}
+	}
+	return all
+}
+
 // lastFailed returns the namespaces of the Etcds in which the last change failed, and which exist and are not hibernated: others ask for nothing.
 func lastFailed(v *view, l *fleet.Ledger) map[types.UID]string {
 	all := map[types.UID]string{}

@@ -285,6 +285,46 @@ func TestWhatFailedElsewhereIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// A paused change that another namespace waits for is not forgotten, neither in a pass nor where a task starts, also while a new operator has
+// not been asked for it yet.
+func TestAChangeThatAnotherNamespaceWaitsFor(t *testing.T) {
+	for _, starts := range []bool{false, true} {
+		w := newWorld(t, 2, 1)
+		waits := w.task(1).Object
+		waits.Status.Change = "X"
+		if err := w.api.Status().Update(t.Context(), waits); err != nil {
+			t.Fatal(err)
+		}
+		o := w.operator()
+		o.pass(interval)
+		if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+			for i := range 101 {
+				name := "X"
+				if i > 0 {
+					name = fmt.Sprint("c", i)
+				}
+				l.Changes = append(l.Changes, fleet.Change{Policy: "all", Name: name, Failures: []fleet.Failure{{Etcd: "etcd0", Namespace: "ns0"}}})
+			}
+			if !starts {
+				// It is no longer watched.
+				l.Holders = []fleet.Holder{{Task: "gone", Namespace: "elsewhere", Etcd: "gone", Ended: w.clock.Now()}}
+			}
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if starts {
+			w.mayStart(o.ask(0))
+		} else {
+			o.pass(interval)
+		}
+		l, err := o.Store.Read(t.Context())
+		if err != nil || len(l.Changes) != 100 || l.Change("all", "X") == nil || l.Change("all", "c1") != nil {
+			t.Errorf("starts: %t: %d changes, %+v, %v", starts, len(l.Changes), l.Change("all", "X"), err)
+		}
+	}
+}
+
 // A policy orders by the labels of namespaces, which are not the tenants', and within one by those of its Etcds.
 func TestWhoseLabelsOrder(t *testing.T) {
 	w := newWorld(t, 2, 1)

@@ -149,6 +149,9 @@ func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 	for _, f := range n.found {
 		changed = f.apply(l, c.Clock.Now()) || changed
 	}
+	if changed {
+		l.Prune(v.covering, func() []fleet.Candidate { return c.asking(v) })
+	}
 	return changed
 }
 

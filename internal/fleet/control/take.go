@@ -210,6 +210,7 @@ func (a *attempt) grant(l *fleet.Ledger, in fleet.Input, held *fleet.Holder) boo
 	} else {
 		l.Grant(holder)
 	}
+	l.Prune(a.view.covering, func() []fleet.Candidate { return a.asking(a.view) })
 	a.granted = true
 	return true
 }
