@@ -22,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -429,7 +430,7 @@ func (c *Controller) idle(t *v1alpha1.EtcdOperatorTask) time.Duration {
 // members are not well.
 func (c *Controller) superseded(ctx context.Context, h *fleet.Holder, t *v1alpha1.EtcdOperatorTask) (*finding, error) {
 	f := &finding{task: h.Task, kind: released}
-	if !h.Canary || t.Status.InitiatedAt == nil {
+	if !h.Canary || !hasBegun(t) {
 		return f, nil
 	}
 	etcd, err := c.readEtcd(ctx, h)
@@ -443,6 +444,19 @@ func (c *Controller) superseded(ctx context.Context, h *fleet.Holder, t *v1alpha
 		return nil, err
 	}
 	return f, nil
+}
+
+// onePass is how long a task that was superseded in the pass in which it was admitted has run at most.
+const onePass = 2 * time.Second
+
+// hasBegun reports whether a task that was rejected may have changed its cluster: it was admitted, and then recorded a step or ran for longer
+// than a pass. The longer it ran, the more may have followed from it elsewhere, such as a second member.
+func hasBegun(t *v1alpha1.EtcdOperatorTask) bool {
+	s := &t.Status
+	if !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAdmitted) {
+		return false
+	}
+	return s.LastOperation != nil || s.InitiatedAt == nil || s.CompletedAt == nil || s.CompletedAt.Sub(s.InitiatedAt.Time) > onePass
 }
 
 // deleted says what has become of a task that is gone. Its slot is released once its cluster has lacked no member for a while, since a

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	corev1 "k8s.io/api/core/v1"
@@ -503,7 +504,8 @@ func TestACanaryIsJudgedBeforeTheNextTask(t *testing.T) {
 	o.start(0)
 	w.clock.Step(maxAge)
 	task := w.task(0).Object
-	task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateRejected, ptr.To(metav1.NewTime(w.clock.Now()))
+	w.clock.Step(time.Minute)
+	status.RecordEnd(task, tasks.Reject, v1alpha1.ErrSuperseded, "the template has changed", w.clock.Now())
 	if err := w.api.Status().Update(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
@@ -259,7 +260,7 @@ func holding(t *testing.T, canary bool, change func(w *world, task *v1alpha1.Etc
 		t.Fatal(err)
 	}
 	task := w.task(0).Object
-	task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateInProgress, &metav1.Time{Time: w.clock.Now()}
+	status.RecordAdmission(task, "", "", w.clock.Now())
 	change(w, task)
 	if err := w.api.Status().Update(t.Context(), task); err != nil {
 		t.Fatal(err)
