@@ -652,11 +652,17 @@ func TestChangesOfAPolicyThatIsReplaced(t *testing.T) {
 		Changes: []Change{
 			{Policy: "p", Name: "A", Passed: 1, Done: 3},
 			{Policy: "p", Name: "B", Passed: 1, Done: 3, Resumed: 7, Failures: []Failure{{Etcd: "e"}}},
+			{Policy: "p", Name: "C", Passed: 1, Done: 3},
 			{Policy: "q", Name: "A", Passed: 1, Done: 3},
+			{Policy: "q", Name: "C", Passed: 1, Done: 3},
 		},
+		Holders: []Holder{{Task: "t", Change: "A", Policies: []string{"p"}}},
 	}
 	if !l.Forget([]types.UID{"1"}) || len(l.Policies) != 1 {
 		t.Fatalf("%+v", l.Policies)
+	}
+	if l.Change("p", "C") != nil || len(l.Changes) != 4 {
+		t.Errorf("nothing asks for C, and nothing pauses it: %+v", l.Changes)
 	}
 	for _, c := range l.Changes {
 		switch {

@@ -27,8 +27,8 @@ func (l *Ledger) Record(p *Policy) bool {
 	return true
 }
 
-// Forget removes deleted policies. A policy of the same name may select other clusters, so changes begin with canaries again; paused ones
-// stay paused. It reports whether anything has changed.
+// Forget removes deleted policies. A policy of the same name may select other clusters, so changes begin with canaries again, and those that have
+// not failed and that no cluster has are removed; paused ones stay paused. It reports whether anything has changed.
 func (l *Ledger) Forget(deleted []types.UID) bool {
 	before := len(l.Policies)
 	l.Policies = slices.DeleteFunc(l.Policies, func(r Recorded) bool {
@@ -40,6 +40,7 @@ func (l *Ledger) Forget(deleted []types.UID) bool {
 				c.Passed, c.Done = 0, 0
 			}
 		}
+		l.Changes = slices.DeleteFunc(l.Changes, func(c Change) bool { return c.Policy == r.Name && len(c.Failures) == 0 && !l.has(c.Name) })
 		return true
 	})
 	return len(l.Policies) < before
@@ -53,6 +54,11 @@ func (l *Ledger) Watched(etcd types.UID) *Holder {
 // Maintained reports whether a task runs in the cluster of a holder that is watched (GrantBeside).
 func (l *Ledger) Maintained(h *Holder) bool {
 	return slices.ContainsFunc(l.Holders, func(o Holder) bool { return o.Etcd == h.Etcd && !o.Over() })
+}
+
+// has reports whether a holder has a change.
+func (l *Ledger) has(change string) bool {
+	return slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Change == change })
 }
 
 // Grant gives a task a slot. It ends the watch of its cluster, since failures could no longer be told from the effects of the task.
@@ -143,7 +149,7 @@ func (l *Ledger) leastMissed(policy string, covering map[string][]string, asking
 		least, fewest := -1, 0
 		for i := range l.Changes {
 			c := &l.Changes[i]
-			if c.Policy != policy || c.firstNamespace() != namespace || slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Change == c.Name }) {
+			if c.Policy != policy || c.firstNamespace() != namespace || l.has(c.Name) {
 				continue
 			}
 			if n := c.concerns(covering, asking); least < 0 || n < fewest {
@@ -259,17 +265,26 @@ func (l *Ledger) Abandoned(task types.UID, left string, now time.Time) {
 // notKept stands for the reason of a failure.
 const notKept = "the reason is not kept"
 
-// Shed makes the ledger smaller by so many bytes, if it can, by what no slot and no pause depends on: why changes have failed, and then with what
-// the newest of the clusters that are watched are compared, which is found out again.
-func (l *Ledger) Shed(excess int) {
-	for i := range l.Changes {
-		for j := range l.Changes[i].Failures {
-			f := &l.Changes[i].Failures[j]
-			if less := len(f.Reason) - len(notKept); excess > 0 && less > 0 {
-				f.Reason, excess = notKept, excess-less
+// Shorten makes the ledger smaller by so many bytes, if it can, by why changes have failed: first where no message says it. It returns by how
+// many bytes it is still too large.
+func (l *Ledger) Shorten(excess int) int {
+	for _, first := range []int{maxNamed, 0} {
+		for i := range l.Changes {
+			for j := first; j < len(l.Changes[i].Failures); j++ {
+				f := &l.Changes[i].Failures[j]
+				if less := len(f.Reason) - len(notKept); excess > 0 && less > 0 {
+					f.Reason, excess = notKept, excess-less
+				}
 			}
 		}
 	}
+	return excess
+}
+
+// Shed makes the ledger smaller by so many bytes, if it can, by what no slot and no pause depends on: Shorten, and then with what the newest of the
+// clusters that are watched are compared, which is found out again.
+func (l *Ledger) Shed(excess int) {
+	excess = l.Shorten(excess)
 	for i := len(l.Holders) - 1; i >= 0 && excess > 0; i-- {
 		excess -= len(l.Holders[i].Baseline)
 		l.Holders[i].Baseline = ""
