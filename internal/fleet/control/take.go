@@ -193,7 +193,7 @@ func (a *attempt) grant(l *fleet.Ledger, in fleet.Input, held *fleet.Holder) boo
 	}
 	if failed && held == nil {
 		// It may be the task's own change, or another one to its template.
-		if a.decision, _ = a.decide(in, held != nil); a.decision.Hold != nil {
+		if a.decision, _ = a.decide(in, false); a.decision.Hold != nil {
 			return true
 		}
 	}
