@@ -546,6 +546,29 @@ func TestTheNextTaskOfACanaryThatIsWatched(t *testing.T) {
 	}
 }
 
+// A task that runs without having asked, as one that an operator without the feature gate has started, ends the watch, too. What it has done cannot be
+// told from the change: a canary that was not seen to be well before has failed.
+func TestATaskThatRunsInACanaryThatIsWatched(t *testing.T) {
+	for well, want := range map[bool]string{true: "", false: "while it was watched: its members were not seen to be well before task next ended that"} {
+		w, o := watching(t)
+		if !well {
+			w.unready()
+		}
+		o.pass(2 * interval)
+		if err := w.begin(w.next("SomethingNew")); err != nil {
+			t.Fatal(err)
+		}
+		o.pass(interval)
+		l, err := o.Store.Read(t.Context())
+		if err != nil || len(l.Holders) != 1 || l.Holders[0].Task != "next" {
+			t.Fatalf("%+v %v", l, err)
+		}
+		if failed := l.Change("all", "A").Failures; (len(failed) > 0) == well || !well && failed[0].Reason != want {
+			t.Errorf("%+v, want %q", failed, want)
+		}
+	}
+}
+
 // While its members cannot be read, it is not known how a canary is left: its next task waits.
 func TestTheNextTaskOfACanaryThatCannotBeRead(t *testing.T) {
 	w, o := watching(t)
