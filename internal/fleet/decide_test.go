@@ -40,7 +40,7 @@ func holding(name string, changes ...func(*Holder)) Holder {
 // situation returns an Input in which w1 waits for a policy p with two slots and one canary, which change A has passed.
 func situation(changes ...func(*Input)) Input {
 	in := Input{
-		Now: noon, Covering: map[string][]string{}, Served: map[string]float64{},
+		Now: noon, Covering: map[string][]string{}, Served: map[string]float64{}, Failing: map[types.UID]string{},
 		Policies: map[string]*Policy{"p": {Name: "p", MaxConcurrent: 2, Canary: Canary{Count: 1, Chosen: map[types.UID]bool{}}, Clusters: 10}},
 		Ledger:   &Ledger{Changes: []Change{{Policy: "p", Name: "A", Since: noon.Add(-time.Hour), Passed: 1}}},
 		Waiting:  []Candidate{waiting("w1")},
@@ -67,6 +67,15 @@ func history(changes ...Change) func(*Input) { return func(in *Input) { in.Ledge
 func impaired(name string, since time.Time, recovering bool) func(*Input) {
 	return func(in *Input) {
 		in.Impaired = append(in.Impaired, Impaired{Etcd: types.UID("etcd-" + name), Namespace: name[:1], Since: since, Recovering: recovering})
+	}
+}
+
+// failing has the last change have failed in clusters.
+func failing(names ...string) func(*Input) {
+	return func(in *Input) {
+		for _, name := range names {
+			in.Failing[types.UID("etcd-"+name)] = name[:1]
+		}
 	}
 }
 
@@ -229,8 +238,8 @@ func TestDecide(t *testing.T) {
 		"someone else was chosen":                   {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon.Add(-59 * time.Second) })), WaitingForCanary, "others begin at 2026-06-01T12:00:01Z"},
 		"they do not ask":                           {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon.Add(-time.Minute) })), "", ""},
 		"it was chosen":                             {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-w1"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon })), "", ""},
-		"another has failed before":                 {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-w1"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-x"} }), WaitingForCanary, "in which the last change failed"},
-		"it has failed before":                      {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-w1"} }), "", ""},
+		"another has failed before":                 {situation(newChange, policy(func(p *Policy) { p.Canary.Chosen["etcd-w1"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon }), failing("x")), WaitingForCanary, "in which the last change failed"},
+		"it has failed before":                      {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), failing("w1")), "", ""},
 		"after the canaries no cluster is first":    {situation(policy(func(p *Policy) { p.Canary.Chosen["etcd-x"] = true }), candidate(func(c *Candidate) { c.ChangeSince = noon })), "", ""},
 		"half of four slots are two":                {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a", func(h *Holder) { h.Impaired = true })), candidate(repair)), "", ""},
 		"no more than two":                          {situation(policy(func(p *Policy) { p.MaxConcurrent = 4 }), holders(holding("a", func(h *Holder) { h.Impaired = true }), holding("b", func(h *Holder) { h.Impaired = true })), candidate(repair)), WaitingForSlot, "half of the 4 slots"},
@@ -261,7 +270,7 @@ func TestDecide(t *testing.T) {
 		"two tasks of one cluster":                  {situation(holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace = "etcd-a", "etcd-a", "a" }))), "", ""},
 		"one of them a repair":                      {situation(policy(func(p *Policy) { p.MaxConcurrent = 3 }), candidate(repair), holders(holding("a"), holding("b", func(h *Holder) { h.Etcd, h.EtcdName, h.Namespace, h.Impaired = "etcd-a", "etcd-a", "a", true }))), WaitingForSlot, "half of the 3 slots of EtcdFleetPolicy p at most: a/etcd-a runs task task-b"},
 		"of a cluster that is impaired":             {situation(policy(func(p *Policy) { p.MaxConcurrent = 3 }), holders(holding("a"), holding("b", func(h *Holder) { h.Etcd = "etcd-a"; soaking(h) })), impaired("a", noon, false)), "", ""},
-		"a failure and none chosen":                 {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-x"} }), WaitingForCanary, "begins change A"},
+		"a failure and none chosen":                 {situation(newChange, candidate(func(c *Candidate) { c.ChangeSince = noon }), failing("x")), WaitingForCanary, "begins change A"},
 		"one is tried by another policy":            {situation(newChange, holders(holding("a", func(h *Holder) { h.Policies, h.Namespace = []string{"q"}, "elsewhere" }))), "", ""},
 		"one that left is tried":                    {situation(newChange, holders(holding("a", func(h *Holder) { h.Namespace = "elsewhere" }))), WaitingForCanary, "elsewhere/etcd-a"},
 		"one that came is tried":                    {situation(newChange, holders(holding("a", func(h *Holder) { h.Policies = nil }))), WaitingForCanary, "a/etcd-a"},
@@ -332,10 +341,10 @@ func TestOrder(t *testing.T) {
 		"fair":                       {[]Candidate{waiting("a1"), waiting("a2"), waiting("a3"), waiting("b1", ago(time.Minute)), waiting("c1", ago(time.Second))}, nil, "a1 b1 c1 a2 a3"},
 		"who has been served waits":  {[]Candidate{waiting("a1"), waiting("b1", ago(time.Second))}, func(in *Input) { in.Served["a"] = 1 }, "b1 a1"},
 		"what failed goes first": {[]Candidate{waiting("a", wave("1")), waiting("b"), waiting("c")}, func(in *Input) {
-			in.Ledger.Failing = []types.UID{"etcd-c"}
+			failing("c")(in)
 			in.Policies["p"].Canary.Chosen["etcd-b"] = true
 		}, "c b a"},
-		"not what changes nothing": {[]Candidate{waiting("a"), waiting("c", func(c *Candidate) { c.Change = "" })}, func(in *Input) { in.Ledger.Failing = []types.UID{"etcd-c"} }, "a c"},
+		"not what changes nothing": {[]Candidate{waiting("a"), waiting("c", func(c *Candidate) { c.Change = "" })}, failing("c"), "a c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := situation(policy(func(p *Policy) { p.MaxConcurrent = 100 }))
@@ -352,6 +361,43 @@ func TestOrder(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Clusters that were chosen as canaries begin before others that asked first, also where they wait for one in which the last change failed.
+func TestTheChosenBeginFirst(t *testing.T) {
+	asked := func(ago time.Duration) func(*Candidate) {
+		return func(c *Candidate) { c.ChangeSince = noon.Add(-ago) }
+	}
+	for name, c := range map[string]struct {
+		// other and chosen is how long ago each asked for the change.
+		other, chosen time.Duration
+		change        func(*Input)
+		want          string
+	}{
+		"at once":                            {4 * time.Second, time.Second, nil, "[c]"},
+		"a change has failed":                {4 * time.Second, time.Second, failing("x"), "[]"},
+		"a minute after the other has asked": {time.Minute, 57 * time.Second, failing("x"), "[c]"},
+		"and not before":                     {time.Minute - 1, 57 * time.Second, failing("x"), "[]"},
+		"it has asked first":                 {57 * time.Second, time.Minute, failing("x"), "[c]"},
+		"of another policy":                  {4 * time.Second, time.Second, func(in *Input) { failing("x")(in); in.Covering["x"] = []string{"q"} }, "[c]"},
+		"the other asked for another, before": {4 * time.Second, time.Second, func(in *Input) {
+			failing("x")(in)
+			in.Waiting = append(in.Waiting, waiting("e", asked(time.Hour), func(c *Candidate) { c.Change = "B" }))
+			in.Ledger.Changes = []Change{{Policy: "p", Name: "B", Failures: []Failure{{}}}}
+		}, "[]"},
+	} {
+		in := situation(history(), policy(func(p *Policy) { p.Canary.Chosen["etcd-c"] = true }))
+		if in.Waiting = []Candidate{waiting("d", asked(c.other)), waiting("c", asked(c.chosen))}; c.change != nil {
+			c.change(&in)
+		}
+		next, _ := Next(in)
+		if got := fmt.Sprint(next); got != c.want {
+			t.Errorf("%s: %s start, want %s", name, got, c.want)
+		}
+		if d := Decide(in, "d"); d.Hold == nil || d.Hold.Reason != WaitingForCanary {
+			t.Errorf("%s: %+v", name, d)
+		}
 	}
 }
 

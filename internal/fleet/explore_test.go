@@ -37,8 +37,10 @@ type seen struct {
 	// Running and Watched are the changes that clusters have at the moment; Canary are those that keep their slot.
 	Running, Watched map[int]string
 	Canary           map[int]bool
-	// Left are clusters whose task was deleted while they lacked a member, and that task.
-	Left map[int]types.UID
+	// Left are clusters whose task was deleted while they lacked a member, and that task; After are those that are watched, and their task.
+	Left, After map[int]types.UID
+	// Unwell are watched clusters whose members are not well, and whose next task waits.
+	Unwell map[int]bool
 	// Good is how often a change succeeded, and Bad the clusters in which it failed since it was resumed, by policy and change. Proven are the
 	// templates with which one has.
 	Good   map[string]int
@@ -89,7 +91,12 @@ func target(change string) string { return strings.TrimSuffix(change, "'") }
 func etcdUID(i int) types.UID { return types.UID(fmt.Sprintf("e%d", i)) }
 
 func (w *world) input(s settings) Input {
-	in := Input{Now: began.Add(10 * time.Minute), Ledger: &w.Ledger, Policies: map[string]*Policy{}, Covering: map[string][]string{"a": {"all"}, "b": {"all"}}}
+	in := Input{Now: began.Add(10 * time.Minute), Ledger: &w.Ledger, Policies: map[string]*Policy{}, Failing: map[types.UID]string{}, Covering: map[string][]string{"a": {"all"}, "b": {"all"}}}
+	for i := range s.clusters {
+		if slices.Contains(w.Ledger.Failing, etcdUID(i)) {
+			in.Failing[etcdUID(i)] = namespaceOf(s, i)
+		}
+	}
 	for n, limit := range s.limit {
 		name := []string{"all", "b"}[n]
 		if n == 1 && limit == 0 {
@@ -124,7 +131,9 @@ func (w world) actions(s settings) (all []action) {
 		if _, waits := w.Wants[i]; waits {
 			all = append(all, action{fmt.Sprintf("ask %d", i), func(w *world) error { return w.ask(s, i) }})
 		}
-		if change, runs := w.Seen.Running[i]; runs {
+		if change, runs := w.Seen.Running[i]; runs && change == "" {
+			all = append(all, action{fmt.Sprintf("maintained %d", i), func(w *world) error { w.maintained(i); return nil }})
+		} else if runs {
 			all = append(all,
 				action{fmt.Sprintf("succeed %d", i), func(w *world) error { w.end(s, i, change, "succeed"); return nil }},
 				action{fmt.Sprintf("fail %d", i), func(w *world) error { w.end(s, i, change, "fail"); return nil }},
@@ -141,6 +150,15 @@ func (w world) actions(s settings) (all []action) {
 			all = append(all,
 				action{fmt.Sprintf("soaked %d", i), func(w *world) error { w.watched(s, i, change, true); return nil }},
 				action{fmt.Sprintf("broke %d", i), func(w *world) error { w.watched(s, i, change, false); return nil }})
+			_, waits := w.Wants[i]
+			if _, runs := w.Seen.Running[i]; !waits && !runs {
+				all = append(all,
+					action{fmt.Sprintf("maintain %d", i), func(w *world) error { w.want(i, ""); return nil }},
+					action{fmt.Sprintf("fix %d, which is watched and not well", i), func(w *world) error { w.want(i, "B"); w.Seen.Unwell[i] = true; return nil }})
+				if *exploreAll {
+					all = append(all, action{fmt.Sprintf("change %d again", i), func(w *world) error { w.want(i, "B"); return nil }})
+				}
+			}
 		}
 	}
 	all = append(all, action{"pause", func(w *world) error { w.Paused = !w.Paused; return nil }})
@@ -170,20 +188,50 @@ func (w *world) ask(s settings, i int) error {
 		return nil
 	}
 	change := w.Wants[i]
+	if change != "" && w.leave(s, i) {
+		if d = Decide(in, w.task(i)); d.Hold != nil {
+			return nil
+		}
+	}
 	if err := w.judge(s, i, change); err != nil {
 		return err
 	}
-	w.Ledger.Grant(Grant(in, w.task(i), d))
 	delete(w.Wants, i)
+	w.Seen.Running[i] = change
+	if change == "" {
+		w.Ledger.GrantBeside(Grant(in, w.task(i), d))
+		return nil
+	}
+	w.Ledger.Grant(Grant(in, w.task(i), d))
 	delete(w.Sick, i)
 	delete(w.Seen.Watched, i)
 	delete(w.Seen.Canary, i)
 	delete(w.Seen.Left, i)
-	w.Seen.Running[i] = change
 	if d.Canary {
 		w.Seen.Canary[i] = true
 	}
 	return nil
+}
+
+// leave has the next task of a cluster end its watch, and reports whether the change of a canary counts as failed.
+func (w *world) leave(s settings, i int) bool {
+	unwell := w.Seen.Unwell[i]
+	delete(w.Seen.Unwell, i)
+	if unwell && w.Seen.Canary[i] {
+		w.bad(s, i, w.Seen.Watched[i])
+	}
+	h := w.Ledger.Watched(etcdUID(i))
+	if h == nil || !unwell {
+		return false
+	}
+	w.Ledger.Abandoned(h.Task, "it lacks a member", began.Add(25*time.Minute))
+	return true
+}
+
+// maintained has the maintenance of a cluster succeed.
+func (w *world) maintained(i int) {
+	w.Ledger.Succeeded(w.task(i), began.Add(25*time.Minute))
+	delete(w.Seen.Running, i)
 }
 
 func (w *world) end(s settings, i int, change, how string) {
@@ -193,7 +241,7 @@ func (w *world) end(s settings, i int, change, how string) {
 	switch how {
 	case "succeed":
 		w.Ledger.Succeeded(task, now)
-		w.Seen.Watched[i] = change
+		w.Seen.Watched[i], w.Seen.After[i] = change, task
 		return
 	case "fail":
 		w.Ledger.Failed(task, "it failed", now)
@@ -241,9 +289,10 @@ func (w *world) bad(s settings, i int, change string) {
 }
 
 func (w *world) watched(s settings, i int, change string, good bool) {
-	task := w.task(i)
+	task := w.Seen.After[i]
 	delete(w.Seen.Watched, i)
 	delete(w.Seen.Canary, i)
+	delete(w.Seen.Unwell, i)
 	if good {
 		w.Ledger.Soaked(task, began)
 		w.Seen.Good[change]++
@@ -253,7 +302,9 @@ func (w *world) watched(s settings, i int, change string, good bool) {
 	w.Ledger.Failed(task, "it broke", began)
 	w.Ledger.Release(task, began)
 	w.bad(s, i, change)
-	w.want(i, change)
+	if _, runs := w.Seen.Running[i]; !runs {
+		w.want(i, change)
+	}
 }
 
 // judge says what is wrong with the start of a change in a cluster, by what was seen alone.
@@ -285,7 +336,7 @@ func (w *world) judge(s settings, i int, change string) error {
 			return fmt.Errorf("change %s failed in %d clusters already", other, len(bad))
 		}
 	}
-	if w.Seen.Good[change] >= s.canaries {
+	if change == "" || w.Seen.Good[change] >= s.canaries {
 		return nil
 	}
 	trying := 0
@@ -325,7 +376,7 @@ func (w *world) stuck(s settings) error {
 
 func start(s settings) world {
 	w := world{Wants: map[int]string{}, Paused: false, Sick: map[int]bool{}, Tries: map[int]int{}, Seen: seen{
-		Running: map[int]string{}, Watched: map[int]string{}, Canary: map[int]bool{}, Left: map[int]types.UID{}, Good: map[string]int{}, Bad: map[string]map[int]bool{},
+		Running: map[int]string{}, Watched: map[int]string{}, Canary: map[int]bool{}, Left: map[int]types.UID{}, After: map[int]types.UID{}, Unwell: map[int]bool{}, Good: map[string]int{}, Bad: map[string]map[int]bool{},
 		Proven: map[string]bool{},
 	}}
 	w.Ledger.Policies = []Recorded{{Name: "all"}, {Name: "b"}}
@@ -382,6 +433,7 @@ func (w world) key() string {
 	for i := range c.Ledger.Changes {
 		c.Ledger.Changes[i].Resumed, c.Ledger.Changes[i].Last = 0, time.Time{}
 	}
+	c.Seen.After = nil
 	for i := range c.Seen.Left {
 		c.Seen.Left[i] = ""
 	}
@@ -419,11 +471,11 @@ func TestExploration(t *testing.T) {
 	t.Logf("%d worlds", total)
 }
 
-// A cluster that hit a bad template is the only one, in every order of events, and whatever ends its rollout: it fails, or someone sets
-// the cluster right or deletes the task before that.
+// A cluster that hit a bad template is the only one, in every order of events, and whatever ends its rollout, or its watch: it fails, or someone
+// sets the cluster right or deletes the task before that.
 func TestOneBadTemplateReachesOneCluster(t *testing.T) {
 	s := settings{clusters: 4, limit: [2]int{3, 0}, failures: 0, canaries: 1}
-	for _, how := range []string{"fail", "supersede", "delete", "fail from two templates", "supersede from two templates", "delete from two templates"} {
+	for _, how := range []string{"fail", "supersede", "delete", "succeed and fix", "fail from two templates", "supersede from two templates", "delete from two templates", "succeed and fix from two templates"} {
 		how, s.mixed = strings.CutSuffix(how, " from two templates")
 		w := start(s)
 		touched := map[int]bool{}
@@ -439,7 +491,11 @@ func TestOneBadTemplateReachesOneCluster(t *testing.T) {
 					continue
 				}
 				touched[i] = true
-				w.end(s, i, change, how)
+				first, fix, _ := strings.Cut(how, " and ")
+				if w.end(s, i, change, first); fix != "" {
+					w.want(i, "B")
+					w.Seen.Unwell[i] = true
+				}
 			}
 		}
 		if len(touched) != 1 {

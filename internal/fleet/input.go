@@ -20,6 +20,8 @@ type Input struct {
 	Ledger   *Ledger
 	// Waiting are the tasks that only wait for the fleet.
 	Waiting []Candidate
+	// Failing are the namespaces of the Etcds that may ask for a change, of those in which the last one failed: it begins with them.
+	Failing map[types.UID]string
 	// Impaired are the clusters that lack a member or are being recovered.
 	Impaired []Impaired
 	// Served is how many slots each namespace has had, so that none gets all of them.

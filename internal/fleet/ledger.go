@@ -77,7 +77,7 @@ type Holder struct {
 	Aborted bool `json:"aborted,omitempty"`
 }
 
-// Over reports whether its task is over. The cluster is then watched until its next task.
+// Over reports whether its task is over. The cluster is then watched until its next task that changes the template.
 func (h *Holder) Over() bool { return !h.Ended.IsZero() || h.Aborted }
 
 // MayFail reports whether it has a change whose failure is not counted yet.

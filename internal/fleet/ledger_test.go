@@ -177,6 +177,48 @@ func TestNextTaskOfAWatchedCluster(t *testing.T) {
 	}
 }
 
+// A canary that is watched is judged before that, once.
+func TestCanariesThatAreWatched(t *testing.T) {
+	l := &Ledger{}
+	for _, name := range []string{"canary", "other", "running", "counted"} {
+		l.Grant(holding(name, func(h *Holder) { h.Canary, h.Counted = name != "other", name == "counted" }))
+	}
+	for _, name := range []types.UID{"canary", "other"} {
+		l.Succeeded(name, noon)
+	}
+	for name, want := range map[types.UID]bool{"canary": true, "other": false, "running": false, "counted": false, "gone": false} {
+		if got := l.Watched("etcd-" + name); (got != nil) != want || got != nil && got.Task != name {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	l.Abandoned("canary", "it is not ready", noon)
+	if l.Watched("etcd-canary") != nil || len(l.Change("p", "A").Failures) != 1 {
+		t.Errorf("%+v", l)
+	}
+}
+
+// A task that changes no template leaves its cluster watched, which is compared with how it is after that. A deleted one leaves it its slot.
+func TestMaintenanceOfAWatchedCluster(t *testing.T) {
+	l := &Ledger{}
+	for _, name := range []string{"a", "b", "c"} {
+		l.Grant(holding(name, func(h *Holder) { h.Canary, h.Baseline = true, "well" }))
+	}
+	l.Succeeded("a", noon)
+	l.Succeeded("b", noon)
+	l.Aborted("c", "", noon)
+	for _, name := range []string{"a", "c"} {
+		l.GrantBeside(holding("d", func(h *Holder) { h.Task, h.Etcd, h.Change = types.UID("defrag-"+name), types.UID("etcd-"+name), "" }))
+	}
+	a, b := l.Holder("a"), l.Holder("b")
+	if len(l.Holders) != 4 || a == nil || a.Baseline != "" || b.Baseline != "well" || l.Holder("c") != nil || l.Watched("etcd-a") != a || !l.Maintained(a) || l.Maintained(b) {
+		t.Errorf("%+v", l.Holders)
+	}
+	l.Succeeded("defrag-a", noon)
+	if l.Maintained(l.Holder("a")) || l.Holder("defrag-a") != nil {
+		t.Errorf("%+v", l.Holders)
+	}
+}
+
 // A generation is recorded once, and never an older one; another policy of that name is recorded once the first is forgotten.
 func TestRecord(t *testing.T) {
 	l := &Ledger{}
@@ -287,6 +329,8 @@ func TestUsual(t *testing.T) {
 	}
 }
 
+func none() []Candidate { return nil }
+
 // A tenant who makes many changes fail pushes out only their own; changes that a holder has stay.
 func TestChangesAreBounded(t *testing.T) {
 	l := &Ledger{}
@@ -294,6 +338,7 @@ func TestChangesAreBounded(t *testing.T) {
 		l.Grant(holding(namespace, func(h *Holder) { h.Change = change }))
 		l.Failed(types.UID(namespace), "no", noon)
 		l.Release(types.UID(namespace), noon)
+		l.Prune(nil, none)
 	}
 	fail("v", "victim")
 	fail("w", "other")
@@ -315,10 +360,62 @@ func TestChangesAreBounded(t *testing.T) {
 	for i := range 3 * maxChanges {
 		l.Grant(holding("t", func(h *Holder) { h.Change = fmt.Sprintf("c%d", i) }))
 		l.Release("t", noon)
+		l.Prune(nil, none)
 	}
 	if l.Change("p", "victim") == nil || len(l.Changes) != maxChanges || l.Change("p", "c0") != nil {
 		t.Error("what has not failed goes first")
 	}
+}
+
+// A change that others wait for is not forgotten by what one tenant has fail after that, also if it failed first in their cluster, and if
+// others ask for the template in another way. What they wait for without a failure stays, too.
+func TestAChangeThatOthersWaitFor(t *testing.T) {
+	covering := map[string][]string{"a": {"p"}, "b": {"p"}, "t": {"p"}, "q": {"q"}}
+	for name, c := range map[string]struct {
+		asking []Candidate
+		stays  bool
+	}{
+		"nothing asks for it":            {nil, false},
+		"another namespace does":         {[]Candidate{waiting("a", func(c *Candidate) { c.Change = "X" })}, true},
+		"it asks for its template":       {[]Candidate{waiting("a", func(c *Candidate) { c.Change, c.Target = "Y", "T" })}, true},
+		"for another":                    {[]Candidate{waiting("a", func(c *Candidate) { c.Change, c.Target = "Y", "U" })}, false},
+		"the tenant does":                {[]Candidate{waiting("t", func(c *Candidate) { c.Change = "X" })}, false},
+		"one of another policy does":     {[]Candidate{waiting("q", func(c *Candidate) { c.Change = "X" })}, false},
+		"an accomplice asks for all":     {append(accomplice("b"), waiting("a", func(c *Candidate) { c.Change = "X" }), waiting("b", func(c *Candidate) { c.Change = "X" })), true},
+		"in two tasks, which count once": {append(accomplice("b"), append(accomplice("b"), waiting("a", func(c *Candidate) { c.Change = "X" }), waiting("b", func(c *Candidate) { c.Change = "X" }))...), true},
+	} {
+		for _, failed := range []bool{true, false} {
+			l := &Ledger{}
+			for i := range 3 * maxChanges {
+				change := fmt.Sprintf("c%d", i)
+				if i == 0 {
+					change = "X"
+				}
+				l.Grant(holding("t", func(h *Holder) { h.Change, h.Target = change, "T"+strings.TrimPrefix(change, "X") }))
+				if failed {
+					l.Failed("t", "no", noon)
+				}
+				l.Release("t", noon)
+				l.Prune(covering, func() []Candidate { return c.asking })
+			}
+			want := c.stays || !failed && name == "the tenant does"
+			if !failed && name == "it asks for its template" {
+				// Only a failure makes its template known.
+				want = false
+			}
+			if got := l.Change("p", "X") != nil; got != want || len(l.Changes) != maxChanges {
+				t.Errorf("%s, failed: %t: it stays: %t, %d changes", name, failed, got, len(l.Changes))
+			}
+		}
+	}
+}
+
+// accomplice returns tasks of a namespace that ask for every change of TestAChangeThatOthersWaitFor but the first.
+func accomplice(name string) (all []Candidate) {
+	for i := 1; i < 3*maxChanges; i++ {
+		all = append(all, waiting(name, func(c *Candidate) { c.Change = fmt.Sprintf("c%d", i) }))
+	}
+	return all
 }
 
 // Of two namespaces in which as many changes failed, it is the same one that loses the oldest.
@@ -331,11 +428,13 @@ func TestWhoseChangesGo(t *testing.T) {
 		}
 		l.Changes = append(l.Changes, Change{Policy: "q", Name: "a0"})
 		l.Grant(holding("z", func(h *Holder) { h.Change = "new" }))
+		l.Prune(nil, none)
 		if l.Change("p", "a0") != nil || l.Change("p", "b1") == nil || l.Change("q", "a0") == nil || len(l.Changes) != maxChanges+1 {
 			t.Fatalf("%+v", l.Changes[:3])
 		}
 		l.Changes = append(l.Changes, Change{Policy: "p", Name: "more", Failures: []Failure{{Namespace: "b"}}}, Change{Policy: "p", Name: "most", Failures: []Failure{{Namespace: "b"}}})
 		l.Grant(holding("y", func(h *Holder) { h.Change = "newer" }))
+		l.Prune(nil, none)
 		if l.Change("p", "b1") != nil || l.Change("p", "a2") == nil || l.Change("p", "new") == nil {
 			t.Fatal("now b has more, and what a holder has stays")
 		}
@@ -553,11 +652,17 @@ func TestChangesOfAPolicyThatIsReplaced(t *testing.T) {
 		Changes: []Change{
 			{Policy: "p", Name: "A", Passed: 1, Done: 3},
 			{Policy: "p", Name: "B", Passed: 1, Done: 3, Resumed: 7, Failures: []Failure{{Etcd: "e"}}},
+			{Policy: "p", Name: "C", Passed: 1, Done: 3},
 			{Policy: "q", Name: "A", Passed: 1, Done: 3},
+			{Policy: "q", Name: "C", Passed: 1, Done: 3},
 		},
+		Holders: []Holder{{Task: "t", Change: "A", Policies: []string{"p"}}},
 	}
 	if !l.Forget([]types.UID{"1"}) || len(l.Policies) != 1 {
 		t.Fatalf("%+v", l.Policies)
+	}
+	if l.Change("p", "C") != nil || len(l.Changes) != 4 {
+		t.Errorf("nothing asks for C, and nothing pauses it: %+v", l.Changes)
 	}
 	for _, c := range l.Changes {
 		switch {

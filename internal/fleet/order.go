@@ -43,7 +43,7 @@ func (s *state) class(c *Candidate) Class {
 	return c.Class
 }
 
-// age determines which classes go up by one, and since when each namespace has waited.
+// age determines which classes go up by one, and since when each namespace, and a task with each change, has waited.
 func (s *state) age() {
 	for i := range s.Waiting {
 		c := &s.Waiting[i]
@@ -53,15 +53,18 @@ func (s *state) age() {
 		if oldest, known := s.oldest[c.Namespace]; !known || c.Since.Before(oldest) {
 			s.oldest[c.Namespace] = c.Since
 		}
+		if first, known := s.asked[c.Change]; !known || c.ChangeSince.Before(first) {
+			s.asked[c.Change] = c.ChangeSince
+		}
 	}
 }
 
 // preference is lowest for a cluster in which the last change failed, then for one that was chosen as a canary: a change begins with them.
 func (s *state) preference(c *Candidate) int {
-	switch {
-	case c.Change == "":
+	if c.Change == "" {
 		return 2
-	case s.failing[c.Etcd]:
+	}
+	if _, failed := s.Failing[c.Etcd]; failed {
 		return 0
 	}
 	for _, p := range s.Covering[c.Namespace] {

@@ -161,16 +161,33 @@ func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 const grace = time.Minute
 
 func chosenFirst(s *state, p *Policy, c *Candidate) *Hold {
-	until := c.ChangeSince.Add(grace)
-	if !s.Ledger.InCanaryStage(p, c.Change) || !until.After(s.Now) {
+	if !s.Ledger.InCanaryStage(p, c.Change) {
 		return nil
 	}
-	own := s.preference(c)
-	if own == 0 || own == 1 && len(s.failing) == 0 || len(s.failing) == 0 && len(p.Canary.Chosen) == 0 {
+	own, since, failing := s.preference(c), c.ChangeSince, s.failingUnder(p)
+	switch {
+	case own == 0 || !failing && (own == 1 || len(p.Canary.Chosen) == 0):
+		return nil
+	case own == 1:
+		// One that was chosen waits no longer than those that wait for it: they would go first.
+		since = s.asked[c.Change]
+	}
+	until := since.Add(grace)
+	if !until.After(s.Now) {
 		return nil
 	}
 	return &Hold{Reason: WaitingForCanary, Next: until, Message: fmt.Sprintf(
 		"EtcdFleetPolicy %s begins change %s with clusters that were chosen as canaries, or in which the last change failed: others begin at %s at the earliest", p.Name, c.Change, timestamp(until))}
+}
+
+// failingUnder reports whether a policy selects an Etcd in which the last change failed.
+func (s *state) failingUnder(p *Policy) bool {
+	for _, namespace := range s.Failing {
+		if slices.Contains(s.Covering[namespace], p.Name) {
+			return true
+		}
+	}
+	return false
 }
 
 func canaryFirst(s *state, p *Policy, c *Candidate) *Hold {

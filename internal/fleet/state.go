@@ -15,12 +15,13 @@ import (
 // state is an Input with what is derived from it, and with the slots that tasks ahead in line will take.
 type state struct {
 	Input
-	served  map[string]float64
-	failing map[types.UID]bool
+	served map[string]float64
 	// aged are the classes that go up by one, and oldest is since when a namespace has waited.
 	aged   map[Class]bool
 	oldest map[string]time.Time
-	taken  []Holder
+	// asked is since when a task has waited with each change.
+	asked map[string]time.Time
+	taken []Holder
 	// usage is who uses the slots of each policy.
 	usage map[string]*usage
 	// stretches caches longest, by policy.
@@ -43,11 +44,8 @@ type usage struct {
 }
 
 func newState(in Input) *state {
-	s := &state{Input: in, served: map[string]float64{}, failing: map[types.UID]bool{}, aged: map[Class]bool{}, oldest: map[string]time.Time{}, usage: map[string]*usage{}, stretches: map[string]time.Duration{}, openings: map[string]*opened{}}
+	s := &state{Input: in, served: map[string]float64{}, aged: map[Class]bool{}, oldest: map[string]time.Time{}, asked: map[string]time.Time{}, usage: map[string]*usage{}, stretches: map[string]time.Duration{}, openings: map[string]*opened{}}
 	maps.Copy(s.served, in.Served)
-	for _, e := range in.Ledger.Failing {
-		s.failing[e] = true
-	}
 	s.age()
 	for name := range in.Policies {
 		s.usage[name] = &usage{}

@@ -27,8 +27,8 @@ func (l *Ledger) Record(p *Policy) bool {
 	return true
 }
 
-// Forget removes deleted policies. A policy of the same name may select other clusters, so changes begin with canaries again; paused ones
-// stay paused. It reports whether anything has changed.
+// Forget removes deleted policies. A policy of the same name may select other clusters, so changes begin with canaries again, and those that have
+// not failed and that no cluster has are removed; paused ones stay paused. It reports whether anything has changed.
 func (l *Ledger) Forget(deleted []types.UID) bool {
 	before := len(l.Policies)
 	l.Policies = slices.DeleteFunc(l.Policies, func(r Recorded) bool {
@@ -40,9 +40,25 @@ func (l *Ledger) Forget(deleted []types.UID) bool {
 				c.Passed, c.Done = 0, 0
 			}
 		}
+		l.Changes = slices.DeleteFunc(l.Changes, func(c Change) bool { return c.Policy == r.Name && len(c.Failures) == 0 && !l.has(c.Name) })
 		return true
 	})
 	return len(l.Policies) < before
+}
+
+// Watched returns the canary that is watched in a cluster, which is judged before another task of it gets a slot by Grant; nil if there is none.
+func (l *Ledger) Watched(etcd types.UID) *Holder {
+	return find(l.Holders, func(h *Holder) bool { return h.Etcd == etcd && h.Canary && h.MayFail() && !h.Ended.IsZero() })
+}
+
+// Maintained reports whether a task runs in the cluster of a holder that is watched (GrantBeside).
+func (l *Ledger) Maintained(h *Holder) bool {
+	return slices.ContainsFunc(l.Holders, func(o Holder) bool { return o.Etcd == h.Etcd && !o.Over() })
+}
+
+// has reports whether a holder has a change.
+func (l *Ledger) has(change string) bool {
+	return slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Change == change })
 }
 
 // Grant gives a task a slot. It ends the watch of its cluster, since failures could no longer be told from the effects of the task.
@@ -52,6 +68,33 @@ func (l *Ledger) Grant(h Holder) {
 			l.remove(o.Task)
 		}
 	}
+	l.add(h)
+}
+
+// Adopt gives a slot to a task that runs without having asked. What it has done cannot be told from the change of a canary that is watched in its
+// cluster: only one that was seen to be well before has not failed.
+func (l *Ledger) Adopt(h Holder) {
+	if o := l.Watched(h.Etcd); o != nil && o.Baseline == "" {
+		l.Abandoned(o.Task, fmt.Sprintf("while it was watched: its members were not seen to be well before task %s ended that", h.TaskName), h.Granted)
+	}
+	l.Grant(h)
+}
+
+// GrantBeside gives a slot to a task that changes no template. The watch of its cluster goes on, and compares with how the cluster is afterwards.
+func (l *Ledger) GrantBeside(h Holder) {
+	for _, o := range slices.Clone(l.Holders) {
+		switch {
+		case o.Etcd != h.Etcd:
+		case o.Aborted:
+			l.remove(o.Task)
+		case !o.Ended.IsZero():
+			l.Holder(o.Task).Baseline = ""
+		}
+	}
+	l.add(h)
+}
+
+func (l *Ledger) add(h Holder) {
 	l.Holders = append(l.Holders, h)
 	for _, p := range h.Policies {
 		l.begin(p, h.Change, h.Granted)
@@ -67,7 +110,6 @@ func (l *Ledger) begin(policy, name string, now time.Time) *Change {
 		c.Last = now
 		return c
 	}
-	l.prune(policy)
 	l.Changes = append(l.Changes, Change{Policy: policy, Name: name, Since: now, Last: now, Resumed: FirstToken(now)})
 	return &l.Changes[len(l.Changes)-1]
 }
@@ -76,34 +118,75 @@ func (l *Ledger) begin(policy, name string, now time.Time) *Change {
 // does not resume it later.
 func FirstToken(now time.Time) int { return int(now.Unix()) }
 
-// prune makes room for another change of a policy. It removes the oldest one that no holder has and that has not failed. If all have failed,
-// it removes the oldest of the namespace with the most failed changes, so that a tenant only displaces their own.
-func (l *Ledger) prune(policy string) {
-	count, failed := 0, map[string]int{}
+// Prune bounds the changes of each policy. Those that no holder has and that have not failed go first; then those of the namespace with the most
+// failed changes, so that a tenant only displaces their own. Of these, it is the one that the tasks of the fewest other namespaces ask for, and
+// then the oldest: a change that others wait for would no longer be paused.
+func (l *Ledger) Prune(covering map[string][]string, asking func() []Candidate) {
+	var all []Candidate
+	count := map[string]int{}
 	for _, c := range l.Changes {
-		if c.Policy == policy {
-			count++
+		count[c.Policy]++
+	}
+	for policy, n := range count {
+		for ; n > maxChanges; n-- {
+			if all == nil {
+				all = asking()
+			}
+			i := l.leastMissed(policy, covering, all)
+			if i < 0 {
+				break
+			}
+			l.Changes = slices.Delete(l.Changes, i, i+1)
+		}
+	}
+}
+
+// leastMissed returns the index of the change of a policy that is forgotten first; -1 if all have holders.
+func (l *Ledger) leastMissed(policy string, covering map[string][]string, asking []Candidate) int {
+	failed, most := map[string]int{}, ""
+	for i := range l.Changes {
+		if c := &l.Changes[i]; c.Policy == policy && len(c.Failures) > 0 {
 			failed[c.firstNamespace()]++
 		}
 	}
-	if count < maxChanges {
-		return
-	}
-	most := ""
 	for namespace, n := range failed {
-		if namespace != "" && (most == "" || n > failed[most] || n == failed[most] && namespace < most) {
+		if most == "" || n > failed[most] || n == failed[most] && namespace < most {
 			most = namespace
 		}
 	}
 	for _, namespace := range []string{"", most} {
-		i := slices.IndexFunc(l.Changes, func(c Change) bool {
-			return c.Policy == policy && c.firstNamespace() == namespace && !slices.ContainsFunc(l.Holders, func(h Holder) bool { return h.Change == c.Name })
-		})
-		if i >= 0 {
-			l.Changes = slices.Delete(l.Changes, i, i+1)
-			return
+		least, fewest := -1, 0
+		for i := range l.Changes {
+			c := &l.Changes[i]
+			if c.Policy != policy || c.firstNamespace() != namespace || l.has(c.Name) {
+				continue
+			}
+			if n := c.concerns(covering, asking); least < 0 || n < fewest {
+				least, fewest = i, n
+			}
+		}
+		if least >= 0 {
+			return least
 		}
 	}
+	return -1
+}
+
+// concerns counts the namespaces, except the first in which it failed, in which a change failed, or tasks ask for it or for a template with which
+// it failed.
+func (c *Change) concerns(covering map[string][]string, asking []Candidate) int {
+	all := map[string]bool{}
+	for _, f := range c.Failures {
+		all[f.Namespace] = true
+	}
+	for i := range asking {
+		a := &asking[i]
+		if (a.Change == c.Name || a.Target != "" && c.failedWith(a.Target)) && slices.Contains(covering[a.Namespace], c.Policy) {
+			all[a.Namespace] = true
+		}
+	}
+	delete(all, c.firstNamespace())
+	return len(all)
 }
 
 // firstNamespace returns the namespace of the first failure; empty if the change has not failed.
@@ -191,17 +274,26 @@ func (l *Ledger) Abandoned(task types.UID, left string, now time.Time) {
 // notKept stands for the reason of a failure.
 const notKept = "the reason is not kept"
 
-// Shed makes the ledger smaller by so many bytes, if it can, by what no slot and no pause depends on: why changes have failed, and then with what
-// the newest of the clusters that are watched are compared, which is found out again.
-func (l *Ledger) Shed(excess int) {
-	for i := range l.Changes {
-		for j := range l.Changes[i].Failures {
-			f := &l.Changes[i].Failures[j]
-			if less := len(f.Reason) - len(notKept); excess > 0 && less > 0 {
-				f.Reason, excess = notKept, excess-less
+// Shorten makes the ledger smaller by so many bytes, if it can, by why changes have failed: first where no message says it. It returns by how
+// many bytes it is still too large.
+func (l *Ledger) Shorten(excess int) int {
+	for _, first := range []int{maxNamed, 0} {
+		for i := range l.Changes {
+			for j := first; j < len(l.Changes[i].Failures); j++ {
+				f := &l.Changes[i].Failures[j]
+				if less := len(f.Reason) - len(notKept); excess > 0 && less > 0 {
+					f.Reason, excess = notKept, excess-less
+				}
 			}
 		}
 	}
+	return excess
+}
+
+// Shed makes the ledger smaller by so many bytes, if it can, by what no slot and no pause depends on: Shorten, and then with what the newest of the
+// clusters that are watched are compared, which is found out again.
+func (l *Ledger) Shed(excess int) {
+	excess = l.Shorten(excess)
 	for i := len(l.Holders) - 1; i >= 0 && excess > 0; i-- {
 		excess -= len(l.Holders[i].Baseline)
 		l.Holders[i].Baseline = ""

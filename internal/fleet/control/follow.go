@@ -5,6 +5,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +51,7 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 			continue
 		}
 		s := c.shown(ctx, v, h)
-		shown[h.Task], well[h.Task], unwell[h.Task] = s, s.isWell(), s.broken != ""
+		shown[h.Task], well[h.Task], unwell[h.Task] = s, s.isWell(), s.broken != "" && !l.Maintained(h)
 	}
 	now := c.Clock.Now()
 	c.well, c.unwell, c.whole = c.well.Next(well, now, maxGap), c.unwell.Next(unwell, now, maxGap), c.whole.Next(whole, now, maxGap)
@@ -94,7 +96,10 @@ func (c *Controller) watched(ctx context.Context, v *view, l *fleet.Ledger, h *f
 func (c *Controller) verdict(v *view, l *fleet.Ledger, h *fleet.Holder, s state) *finding {
 	switch {
 	case s.gone:
-		return &finding{task: h.Task, kind: released}
+		return &finding{task: h.Task, kind: released, reason: s.left}
+	case l.Maintained(h):
+		// What is not well may be the task's doing. While it is well, the time counts.
+		return nil
 	case s.broken != "" && (h.Baseline != "" || c.unwell[h.Task].Lasted(settle)):
 		return &finding{task: h.Task, kind: broke, reason: "while it was watched: " + s.broken}
 	case !s.isWell():
@@ -132,10 +137,13 @@ func (c *Controller) soak(v *view, h *fleet.Holder) (longest time.Duration) {
 
 // state is how a cluster is that is watched.
 type state struct {
-	// gone: there is no such Etcd any more, or it is hibernated, or its members change or are restored.
+	// gone: there is no such Etcd any more, or it is hibernated, or its members change or are restored. left is what is wrong with that if it is
+	// a canary; empty if nothing is.
 	gone bool
-	// unknown: members are unreachable. That is neither success nor failure.
+	left string
+	// unknown: members are unreachable, or could not be read (unread). That is neither success nor failure.
 	unknown bool
+	unread  error
 	// broken says what is not as it has to be; empty if all is well.
 	broken string
 	// baseline is what must not change.
@@ -157,12 +165,17 @@ func (c *Controller) shown(ctx context.Context, v *view, h *fleet.Holder) state 
 }
 
 // whileMembersChange is how a cluster counts whose members change. A rollout of the only member succeeds before the one that stood in leaves, so
-// what is underway when a task succeeds is waited for; what begins later, or takes too long, ends the watch, as a Restore does.
+// what is underway when a task succeeds is waited for; what begins later, or takes too long, ends the watch, as a Restore does. Then it is not
+// known whether a template works with which the cluster was not seen to be well.
 func (c *Controller) whileMembersChange(h *fleet.Holder, by v1alpha1.TaskType) state {
 	if by == v1alpha1.MembershipChange && h.Baseline == "" && c.Clock.Now().Sub(h.Ended) < c.Patience {
 		return state{unknown: true}
 	}
-	return state{gone: true}
+	s := state{gone: true}
+	if h.Baseline == "" {
+		s.left = fmt.Sprintf("while it was watched: its members were not seen to be well before a %s ended that", by)
+	}
+	return s
 }
 
 // live is how a cluster is that is watched, by live reads.
@@ -179,6 +192,19 @@ func (c *Controller) live(ctx context.Context, v *view, h *fleet.Holder) (s stat
 		s = c.whileMembersChange(h, by)
 	}
 	return s, err
+}
+
+// leftBehind says what is wrong with a cluster that is watched, and whose next task is about to end that; empty if it is well, or not watched
+// any more.
+func (c *Controller) leftBehind(ctx context.Context, v *view, h *fleet.Holder, next string) (string, error) {
+	s, err := c.live(ctx, v, h)
+	switch {
+	case err != nil || s.unread != nil:
+		return "", errors.Join(err, s.unread)
+	case s.gone || s.isWell():
+		return s.left, nil
+	}
+	return fmt.Sprintf("while it was watched, before task %s: %s", next, cmp.Or(s.broken, "it was not known whether its members are well")), nil
 }
 
 // membersChange returns the type of the task that changes the members of a cluster, by a live read; empty if none does.
@@ -217,13 +243,13 @@ func (c *Controller) stateOf(ctx context.Context, from client.Reader, h *fleet.H
 	}
 	// The conditions of etcd-druid are a minute late, and later while it is down.
 	if pod, err := unready(ctx, from, etcd); err != nil {
-		return state{unknown: true}
+		return state{unknown: true, unread: err}
 	} else if pod != "" {
 		return state{broken: fmt.Sprintf("pod %s is not ready", pod)}
 	}
 	pods, err := podsOf(ctx, from, etcd)
 	if err != nil {
-		return state{unknown: true}
+		return state{unknown: true, unread: err}
 	}
 	s.baseline = expectation{pods: pods, backedUp: backedUp(etcd), alarm: alarmOf(etcd)}.String()
 	switch {
@@ -411,7 +437,7 @@ func (c *Controller) idle(t *v1alpha1.EtcdOperatorTask) time.Duration {
 // members are not well.
 func (c *Controller) superseded(ctx context.Context, h *fleet.Holder, t *v1alpha1.EtcdOperatorTask) (*finding, error) {
 	f := &finding{task: h.Task, kind: released}
-	if !h.Canary || t.Status.InitiatedAt == nil {
+	if !h.Canary || !hasBegun(t) {
 		return f, nil
 	}
 	etcd, err := c.readEtcd(ctx, h)
@@ -425,6 +451,19 @@ func (c *Controller) superseded(ctx context.Context, h *fleet.Holder, t *v1alpha
 		return nil, err
 	}
 	return f, nil
+}
+
+// onePass is how long a task that was superseded in the pass in which it was admitted has run at most.
+const onePass = 2 * time.Second
+
+// hasBegun reports whether a task that was rejected may have changed its cluster: it was admitted, and then recorded a step or ran for longer
+// than a pass. The longer it ran, the more may have followed from it elsewhere, such as a second member.
+func hasBegun(t *v1alpha1.EtcdOperatorTask) bool {
+	s := &t.Status
+	if !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAdmitted) {
+		return false
+	}
+	return s.LastOperation != nil || s.InitiatedAt == nil || s.CompletedAt == nil || s.CompletedAt.Sub(s.InitiatedAt.Time) > onePass
 }
 
 // deleted says what has become of a task that is gone. Its slot is released once its cluster has lacked no member for a while, since a

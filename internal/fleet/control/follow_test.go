@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
@@ -403,7 +404,8 @@ func TestSoak(t *testing.T) {
 }
 
 // A rollout of the only member has succeeded before the one that stood in for it leaves. The canary is watched once it has left: it is neither
-// released, as one whose members change later, nor blamed for what that does. What takes too long, and a restore, end the watch.
+// released, as one whose members change later, nor blamed for what that does. What takes too long, and a restore, end the watch: it was never
+// well, so that another cluster does not try.
 func TestACanaryWhoseMembersStillChange(t *testing.T) {
 	change := func(w *world, restore bool) *v1alpha1.EtcdOperatorTask {
 		_, _, task := w.objects(0)
@@ -421,8 +423,8 @@ func TestACanaryWhoseMembersStillChange(t *testing.T) {
 	}{
 		"for two minutes":          {2 * time.Minute, false, false, "done"},
 		"and then its pod crashes": {2 * time.Minute, false, true, "while it was watched: pod main-0 is not ready"},
-		"for ten minutes":          {10 * time.Minute, false, false, "neither"},
-		"it is restored":           {interval, true, false, "neither"},
+		"for ten minutes":          {10 * time.Minute, false, false, "while it was watched: its members were not seen to be well before a MembershipChange ended that"},
+		"it is restored":           {interval, true, false, "while it was watched: its members were not seen to be well before a Restore ended that"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, o := watching(t)
@@ -437,14 +439,15 @@ func TestACanaryWhoseMembersStillChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
-			if o.pass(c.lasts); c.want != "neither" && o.outcome() != "watched" {
+			ends := c.restore || c.lasts == 10*time.Minute
+			if o.pass(c.lasts); !ends && o.outcome() != "watched" {
 				t.Errorf("%q while its members change", o.outcome())
 			}
 			if err := w.api.Delete(t.Context(), task); err != nil {
 				t.Fatal(err)
 			}
 			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionTrue))
-			if o.pass(9 * time.Minute); c.want != "neither" && o.outcome() != "watched" {
+			if o.pass(9 * time.Minute); !ends && o.outcome() != "watched" {
 				t.Errorf("%q before its time", o.outcome())
 			}
 			if c.crashes {
@@ -565,10 +568,24 @@ func TestHoldersAreReleased(t *testing.T) {
 	}
 	superseded := func(more ...func(*world, *v1alpha1.EtcdOperatorTask)) func(*world, *v1alpha1.EtcdOperatorTask) {
 		return func(w *world, task *v1alpha1.EtcdOperatorTask) {
-			task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateRejected, &metav1.Time{Time: w.clock.Now()}
+			status.RecordAdmission(task, "", "", w.clock.Now().Add(-time.Minute))
+			status.RecordEnd(task, tasks.Reject, v1alpha1.ErrSuperseded, "the template has changed", w.clock.Now())
 			for _, change := range more {
 				change(w, task)
 			}
+		}
+	}
+	// A task may be superseded when its turn comes, or in the pass in which it was admitted.
+	atOnce := func(admitted bool, of string) func(*world, *v1alpha1.EtcdOperatorTask) {
+		return func(w *world, task *v1alpha1.EtcdOperatorTask) {
+			lacking(w, task)
+			if admitted {
+				status.RecordAdmission(task, "", "", w.clock.Now())
+			}
+			if of != "" {
+				status.RecordVerdict(task, tasks.Verdict{Step: &tasks.Step{Operation: of}}, w.clock.Now())
+			}
+			status.RecordEnd(task, tasks.Reject, v1alpha1.ErrSuperseded, "the template has changed", w.clock.Now())
 		}
 	}
 	for name, c := range map[string]struct {
@@ -604,7 +621,9 @@ func TestHoldersAreReleased(t *testing.T) {
 			task.Status.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateComplete}
 		}), false, "neither", true},
 		"whose pod is not ready, which its status does not show yet": {superseded(unready), false, "task task ended before it had succeeded, while pod main-0 was not ready", true},
-		"before it began": {superseded(lacking, func(_ *world, task *v1alpha1.EtcdOperatorTask) { task.Status.InitiatedAt = nil }), false, "neither", true},
+		"before it began":               {atOnce(false, ""), false, "neither", true},
+		"in the pass in which it began": {atOnce(true, ""), false, "neither", true},
+		"a moment after its first step": {atOnce(true, "DeletePod"), false, "task task ended before it had succeeded, while AllMembersReady was False: because", true},
 		"of an Etcd that is gone": {superseded(lacking, func(w *world, _ *v1alpha1.EtcdOperatorTask) {
 			if err := w.api.Delete(t.Context(), &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns0", Name: "main"}}); err != nil {
 				t.Fatal(err)
@@ -820,7 +839,8 @@ func TestPodsThatCannotBeRead(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	task := w.task(0).Object
-	task.Status.InitiatedAt = &metav1.Time{Time: w.clock.Now()}
+	status.RecordAdmission(task, "", "", w.clock.Now().Add(-time.Minute))
+	status.RecordEnd(task, tasks.Reject, v1alpha1.ErrSuperseded, "the template has changed", w.clock.Now())
 	if f, err := o.superseded(t.Context(), h, task); err == nil || f != nil {
 		t.Errorf("%+v, %v", f, err)
 	}

@@ -67,8 +67,9 @@ type Controller struct {
 	prints map[string]fingerprints
 	// census is the last count of tasks for new policies.
 	census census
-	// rebuilds is how often the ledger was rebuilt.
+	// rebuilds is how often the ledger was rebuilt, and full is when it last had no room for another cluster.
 	rebuilds int
+	full     time.Time
 
 	// Only the controller uses the rest: how long clusters have been well, or lacked no member after their task was deleted, and which
 	// changes were paused.
@@ -139,13 +140,14 @@ func (c *Controller) Ask(ctx context.Context, task tasks.Task) (*engine.Wait, er
 	task.Object.Status.Change = candidate.Change
 	c.enter(candidate)
 	granted, decision, err := c.take(ctx, v, task, candidate)
-	if errors.Is(err, store.ErrNewer) {
+	switch {
+	case errors.Is(err, store.ErrNewer):
 		return &engine.Wait{Reason: v1alpha1.ReasonFleetPaused, Message: err.Error(), RequeueAfter: soon}, nil
-	}
-	if err != nil {
+	case errors.Is(err, store.ErrFull):
+		return &engine.Wait{Reason: v1alpha1.ReasonWaitingForSlot, Message: err.Error(), RequeueAfter: c.filled()}, nil
+	case err != nil:
 		return nil, err
-	}
-	if granted {
+	case granted:
 		c.leave(candidate.Task, true)
 		return nil, nil
 	}
@@ -163,6 +165,14 @@ func (c *Controller) ungoverned(ctx context.Context, v *view, t *v1alpha1.EtcdOp
 		return nil, err
 	}
 	return c.wait(c.behind("", behind)), nil
+}
+
+// filled notes that the ledger has no room, and returns when a task is to ask again. Each one that asks has the whole ledger encoded.
+func (c *Controller) filled() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.full = c.Clock.Now()
+	return late
 }
 
 // poke triggers a reconcile unless one was recent: without a policy, nothing else tells the controller that tasks wait.

@@ -133,6 +133,33 @@ func TestWhatNeedsASlot(t *testing.T) {
 	}
 }
 
+// Where the ledger has no room for another cluster, a task waits, and says of what it is full. Only the first in line try again in each pass. One
+// that bypasses the policies starts.
+func TestALedgerThatIsFull(t *testing.T) {
+	w := newWorld(t, near+2, 5000)
+	o := w.operator()
+	o.pass(interval)
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Grant(fleet.Holder{Task: "x", TaskName: "x", Namespace: "ns0", Etcd: "x", Policies: []string{"all"}, Change: "A", Ended: w.clock.Now(), Unasked: true, Baseline: strings.Repeat("x", 801<<10)})
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range w.n {
+		wait := o.ask(i)
+		w.waits(wait, v1alpha1.ReasonWaitingForSlot, "the ledger of the fleet has no room for another cluster (running tasks: 0, watched clusters: 1, ")
+		if wait.RequeueAfter != late {
+			t.Errorf("%+v", wait)
+		}
+	}
+	if o.pass(interval); len(o.wakes) != near {
+		t.Errorf("%d are woken", len(o.wakes))
+	}
+	task := w.task(1)
+	metav1.SetMetaDataAnnotation(&task.Object.ObjectMeta, v1alpha1.AnnotationBypassFleet, "true")
+	w.mayStart(o.asks(task))
+}
+
 // A task names its change, while it waits as when it starts.
 func TestATaskNamesItsChange(t *testing.T) {
 	w := newWorld(t, 2, 1)

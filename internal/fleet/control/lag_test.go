@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -406,7 +408,7 @@ func TestACanaryOfALostLedger(t *testing.T) {
 	o.pass(interval)
 	w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
 	task := w.task(0).Object
-	task.Status.State = v1alpha1.TaskStateRejected
+	status.RecordEnd(task, tasks.Reject, v1alpha1.ErrSuperseded, "the template has changed", w.clock.Now())
 	if err := w.api.Status().Update(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}

@@ -72,11 +72,37 @@ func (c *Controller) leave(task types.UID, granted bool) {
 func (c *Controller) input(v *view, l *fleet.Ledger) fleet.Input {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	in := fleet.Input{Now: c.Clock.Now(), Policies: inForce(v.policies, l), Covering: v.covering, Ledger: l, Impaired: v.impaired, Served: maps.Clone(c.served)}
+	in := fleet.Input{Now: c.Clock.Now(), Policies: inForce(v.policies, l), Covering: v.covering, Ledger: l, Failing: lastFailed(v, l), Impaired: v.impaired, Served: maps.Clone(c.served)}
 	for _, w := range c.waiting {
 		in.Waiting = append(in.Waiting, w.Candidate)
 	}
 	return in
+}
+
+// asking returns the tasks that ask for changes: those in line, and those that were before this operator, by their status.
+func (c *Controller) asking(v *view) (all []fleet.Candidate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.waiting {
+		all = append(all, w.Candidate)
+	}
+	for uid, t := range v.tasks {
+		if c.waiting[uid] == nil && t.Status.Change != "" {
+			all = append(all, fleet.Candidate{Namespace: t.Namespace, Change: t.Status.Change})
+		}
+	}
+	return all
+}
+
+// lastFailed returns the namespaces of the Etcds in which the last change failed, and which exist and are not hibernated: others ask for nothing.
+func lastFailed(v *view, l *fleet.Ledger) map[types.UID]string {
+	all := map[types.UID]string{}
+	for _, uid := range l.Failing {
+		if etcd := v.etcds[uid]; etcd != nil && etcd.Spec.Replicas > 0 {
+			all[uid] = etcd.Namespace
+		}
+	}
+	return all
 }
 
 // inForce returns the policies, with those that the ledger does not know yet marked invalid, so that they grant nothing.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	corev1 "k8s.io/api/core/v1"
@@ -251,6 +252,80 @@ func TestAChangeThatIsAskedForMuchLater(t *testing.T) {
 	w.waits(o.ask(1), v1alpha1.ReasonWaitingForCanary, "")
 }
 
+// A change waits only for Etcds of its policy in which the last one failed: not for one that is gone, hibernated, or another policy's.
+func TestWhatFailedElsewhereIsNotWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*world) error
+		waits  bool
+	}{
+		"it may ask":     {func(*world) error { return nil }, true},
+		"it is gone":     {func(w *world) error { return w.api.Delete(t.Context(), w.task(1).Etcd) }, false},
+		"it hibernates":  {func(w *world) error { e := w.task(1).Etcd; e.Spec.Replicas = 0; return w.api.Update(t.Context(), e) }, false},
+		"of another one": {func(w *world) error { w.labeled(1, nil); return nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2, 1)
+			w.labeled(0, map[string]string{"tier": "p"})
+			w.labeled(1, map[string]string{"tier": "p"})
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+				p.Spec.Canary.Count, p.Spec.NamespaceSelector.MatchLabels = ptr.To[int32](1), map[string]string{"tier": "p"}
+			})
+			w.restarts(0)
+			o := w.operator()
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { l.Failing = []types.UID{"etcd1"}; return true }); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.change(w); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Step(maxAge)
+			if wait := o.ask(0); (wait != nil) != c.waits || wait != nil && wait.Reason != v1alpha1.ReasonWaitingForCanary {
+				t.Errorf("%+v", wait)
+			}
+		})
+	}
+}
+
+// A paused change that another namespace waits for is not forgotten, neither in a pass nor where a task starts, also while a new operator has
+// not been asked for it yet.
+func TestAChangeThatAnotherNamespaceWaitsFor(t *testing.T) {
+	for _, starts := range []bool{false, true} {
+		w := newWorld(t, 2, 1)
+		waits := w.task(1).Object
+		waits.Status.Change = "X"
+		if err := w.api.Status().Update(t.Context(), waits); err != nil {
+			t.Fatal(err)
+		}
+		o := w.operator()
+		o.pass(interval)
+		if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+			for i := range 101 {
+				name := "X"
+				if i > 0 {
+					name = fmt.Sprint("c", i)
+				}
+				l.Changes = append(l.Changes, fleet.Change{Policy: "all", Name: name, Failures: []fleet.Failure{{Etcd: "etcd0", Namespace: "ns0"}}})
+			}
+			if !starts {
+				// It is no longer watched.
+				l.Holders = []fleet.Holder{{Task: "gone", Namespace: "elsewhere", Etcd: "gone", Ended: w.clock.Now()}}
+			}
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if starts {
+			w.mayStart(o.ask(0))
+		} else {
+			o.pass(interval)
+		}
+		l, err := o.Store.Read(t.Context())
+		if err != nil || len(l.Changes) != 100 || l.Change("all", "X") == nil || l.Change("all", "c1") != nil {
+			t.Errorf("starts: %t: %d changes, %+v, %v", starts, len(l.Changes), l.Change("all", "X"), err)
+		}
+	}
+}
+
 // A policy orders by the labels of namespaces, which are not the tenants', and within one by those of its Etcds.
 func TestWhoseLabelsOrder(t *testing.T) {
 	w := newWorld(t, 2, 1)
@@ -429,7 +504,8 @@ func TestACanaryIsJudgedBeforeTheNextTask(t *testing.T) {
 	o.start(0)
 	w.clock.Step(maxAge)
 	task := w.task(0).Object
-	task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateRejected, ptr.To(metav1.NewTime(w.clock.Now()))
+	w.clock.Step(time.Minute)
+	status.RecordEnd(task, tasks.Reject, v1alpha1.ErrSuperseded, "the template has changed", w.clock.Now())
 	if err := w.api.Status().Update(t.Context(), task); err != nil {
 		t.Fatal(err)
 	}

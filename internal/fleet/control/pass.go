@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -149,6 +150,9 @@ func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 	for _, f := range n.found {
 		changed = f.apply(l, c.Clock.Now()) || changed
 	}
+	if changed {
+		l.Prune(v.covering, func() []fleet.Candidate { return c.asking(v) })
+	}
 	return changed
 }
 
@@ -176,10 +180,13 @@ func (c *Controller) refresh() {
 	c.seenAt, c.passed = time.Time{}, c.Clock.Now()
 }
 
-// wake makes tasks ask again.
+// wake makes tasks ask again; only the first while the ledger has no room.
 func (c *Controller) wake(tasks []types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if lasting.Unbroken(c.full, c.Clock.Now(), 2*interval) {
+		tasks = tasks[:min(len(tasks), near)]
+	}
 	for _, uid := range tasks {
 		if w := c.waiting[uid]; w != nil && w.woken.IsZero() && c.send(w) {
 			w.woken = c.Clock.Now()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	corev1 "k8s.io/api/core/v1"
@@ -82,8 +83,7 @@ func (w *world) waits(wait *engine.Wait, reason, message string) {
 
 // begin writes the start of a task on what was read of it.
 func (w *world) begin(task tasks.Task) error {
-	task.Object.Status.State = v1alpha1.TaskStateInProgress
-	task.Object.Status.InitiatedAt = &metav1.Time{Time: w.clock.Now()}
+	status.RecordAdmission(task.Object, "", "", w.clock.Now())
 	return w.api.Status().Update(w.t.Context(), task.Object)
 }
 

@@ -34,6 +34,9 @@ type attempt struct {
 	// met are the tasks without a slot that were read, and strangers are those that must be read first.
 	met       met
 	strangers []*v1alpha1.EtcdOperatorTask
+	// ends is the canary whose watch the task would end, and which must be looked at first; left is what was wrong with each that was.
+	ends *fleet.Holder
+	left map[types.UID]string
 
 	// The result of the last try: the slot was granted, or the decision says why not. may: it is granted once the policies are confirmed.
 	// stands is the resourceVersion of the task for which an earlier grant stands.
@@ -48,7 +51,7 @@ type attempt struct {
 // take records in the ledger that a task has a slot, if it may take one. A grant for another resourceVersion of the task stands until a live
 // read shows a task that has changed and not started: an operator that was paused may still write that start.
 func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candidate fleet.Candidate) (granted bool, decision fleet.Decision, err error) {
-	a := &attempt{Controller: c, view: v, task: task, candidate: candidate, confirmed: bypasses(task.Object)}
+	a := &attempt{Controller: c, view: v, task: task, candidate: candidate, confirmed: bypasses(task.Object), left: map[types.UID]string{}}
 	for {
 		if err := c.Store.Change(ctx, a.try); err != nil {
 			return false, fleet.Decision{}, err
@@ -68,6 +71,10 @@ func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candida
 				return false, c.behind("", behind), err
 			}
 			a.confirmed = true
+		case a.ends != nil:
+			if a.left[a.ends.Task], err = c.leftBehind(ctx, v, a.ends, candidate.TaskName); err != nil {
+				return false, fleet.Decision{}, err
+			}
 		case a.stands != "":
 			live := &v1alpha1.EtcdOperatorTask{}
 			if err := c.Live.Get(ctx, client.ObjectKeyFromObject(task.Object), live); err != nil {
@@ -102,7 +109,7 @@ func (c *Controller) letGo(ctx context.Context, a *attempt) (bool, error) {
 // try gives a task a slot, if it may take one, and reports whether that changes the ledger. It also decides again about a task that was
 // granted a slot and has not started, since a policy may have been paused.
 func (a *attempt) try(l *fleet.Ledger) (changed bool) {
-	a.granted, a.may, a.stands, a.stays = false, false, "", false
+	a.granted, a.may, a.stands, a.stays, a.ends = false, false, "", false, nil
 	version := a.task.Object.ResourceVersion
 	// The cache may show the task itself as running, so this comes first.
 	if a.strangers = strangers(l, a.view, &a.met); len(a.strangers) > 0 {
@@ -126,8 +133,7 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 		a.may = true
 		return false
 	case a.decision.Hold == nil:
-		a.grant(l, in, held)
-		return true
+		return a.grant(l, in, held)
 	case held != nil && held.ResourceVersion == version:
 		// The start on this one may still be written. Nothing else is before it is void.
 		a.stays = true
@@ -158,9 +164,39 @@ func (a *attempt) decide(in fleet.Input, again bool) (decision fleet.Decision, l
 	return decision, lapsed
 }
 
+// endsWatch records how a task finds the canary whose watch it ends: what is unwell then counts as one that is superseded does, since another
+// cluster would try the same. It reports whether the change failed by that, and whether it is known.
+func (a *attempt) endsWatch(l *fleet.Ledger) (failed, known bool) {
+	h := l.Watched(a.candidate.Etcd)
+	if h == nil || changesNoTemplate(a.task.Object) {
+		return false, true
+	}
+	left, known := a.left[h.Task]
+	if a.ends = h; known {
+		a.ends = nil
+		l.Abandoned(h.Task, left, a.Clock.Now())
+	}
+	return left != "", known
+}
+
+// changesNoTemplate reports whether a task leaves the pods of its cluster as they are, so that it is watched on.
+func changesNoTemplate(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Spec.Type == v1alpha1.OnDemandMaintenance
+}
+
 // grant records that a task has a slot, and which generation of each policy granted it. If it had one before, its counted failure stays: the
-// task runs, and this operator has yet to see that.
-func (a *attempt) grant(l *fleet.Ledger, in fleet.Input, held *fleet.Holder) {
+// task runs, and this operator has yet to see that. It reports whether the ledger has changed.
+func (a *attempt) grant(l *fleet.Ledger, in fleet.Input, held *fleet.Holder) bool {
+	failed, known := a.endsWatch(l)
+	if !known {
+		return false
+	}
+	if failed && held == nil {
+		// It may be the task's own change, or another one to its template.
+		if a.decision, _ = a.decide(in, false); a.decision.Hold != nil {
+			return true
+		}
+	}
 	for _, name := range a.view.covering[a.candidate.Namespace] {
 		if l.Recorded(name) != nil {
 			l.Record(a.view.policies[name])
@@ -169,8 +205,14 @@ func (a *attempt) grant(l *fleet.Ledger, in fleet.Input, held *fleet.Holder) {
 	holder := fleet.Grant(in, a.candidate.Task, a.decision)
 	holder.ResourceVersion, holder.Unasked = a.task.Object.ResourceVersion, bypasses(a.task.Object)
 	holder.Counted = held != nil && held.Counted
-	l.Grant(holder)
+	if changesNoTemplate(a.task.Object) {
+		l.GrantBeside(holder)
+	} else {
+		l.Grant(holder)
+	}
+	l.Prune(a.view.covering, func() []fleet.Candidate { return a.asking(a.view) })
 	a.granted = true
+	return true
 }
 
 // notInForce says that nothing is granted by a policy yet, and why, if that is known.

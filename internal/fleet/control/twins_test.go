@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet/store"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -153,8 +154,7 @@ func (o *operator) start(i int) {
 	if wait, err := o.Ask(ctx, tasks.Task{Object: task, Etcd: etcd}); wait != nil || err != nil {
 		return
 	}
-	task.Status.State = v1alpha1.TaskStateInProgress
-	task.Status.InitiatedAt = &metav1.Time{Time: o.world.clock.Now()}
+	status.RecordAdmission(task, "", "", o.world.clock.Now())
 	_ = o.client.Status().Update(ctx, task)
 }
 

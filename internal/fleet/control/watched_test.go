@@ -14,7 +14,9 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -258,7 +260,7 @@ func holding(t *testing.T, canary bool, change func(w *world, task *v1alpha1.Etc
 		t.Fatal(err)
 	}
 	task := w.task(0).Object
-	task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateInProgress, &metav1.Time{Time: w.clock.Now()}
+	status.RecordAdmission(task, "", "", w.clock.Now())
 	change(w, task)
 	if err := w.api.Status().Update(t.Context(), task); err != nil {
 		t.Fatal(err)
@@ -484,6 +486,172 @@ func TestTheSoakOfPodsThatCannotBeRead(t *testing.T) {
 			o.pass(3 * time.Minute)
 			if got := o.outcome(); got != "done" {
 				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+// next returns another task of the first cluster, of a type.
+func (w *world) next(taskType v1alpha1.TaskType) tasks.Task {
+	w.t.Helper()
+	next := w.follower()
+	next.Object.Spec.Type = taskType
+	if err := w.api.Update(w.t.Context(), next.Object); err != nil {
+		w.t.Fatal(err)
+	}
+	w.clock.Step(maxAge)
+	return next
+}
+
+// The next task of a canary ends its watch. What is not well by then counts as where a task is superseded, since another cluster would try the
+// same.
+func TestTheNextTaskOfACanaryThatIsWatched(t *testing.T) {
+	restart := func(w *world) {
+		pod := w.podOf(0)
+		pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Time{Time: w.clock.Now()}
+		if err := w.api.Status().Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	etcd := func(change func(*v1alpha1.Etcd)) func(*world) { return func(w *world) { w.etcd(change) } }
+	for name, c := range map[string]struct {
+		change func(*world)
+		other  bool
+		want   string
+	}{
+		"it is well":             {func(*world) {}, false, ""},
+		"nothing answers":        {etcd(set(v1alpha1.ConditionReady, metav1.ConditionUnknown)), false, "while it was watched, before task next: it was not known whether its members are well"},
+		"it lacks a member":      {etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse)), false, "while it was watched, before task next: AllMembersReady is False: because"},
+		"a member has restarted": {restart, false, "while it was watched, before task next: a member restarted, or its pod was replaced"},
+		"a pod is not ready":     {(*world).unready, false, "while it was watched, before task next: pod main-0 is not ready"},
+		"it is no canary":        {(*world).unready, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := watching(t)
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { l.Holders[0].Canary = !c.other; return c.other }); err != nil {
+				t.Fatal(err)
+			}
+			o.pass(2 * interval)
+			next := w.next("SomethingNew")
+			c.change(w)
+			w.mayStart(o.asks(next))
+			l, err := o.Store.Read(t.Context())
+			if err != nil || len(l.Holders) != 1 || l.Holders[0].Task != "next" {
+				t.Fatalf("%+v %v", l, err)
+			}
+			if failed := l.Change("all", "A").Failures; (len(failed) > 0) != (c.want != "") || len(failed) > 0 && failed[0].Reason != c.want {
+				t.Errorf("%+v, want %q", failed, c.want)
+			}
+		})
+	}
+}
+
+// A task that runs without having asked, as one that an operator without the feature gate has started, ends the watch, too. What it has done cannot be
+// told from the change: a canary that was not seen to be well before has failed.
+func TestATaskThatRunsInACanaryThatIsWatched(t *testing.T) {
+	for well, want := range map[bool]string{true: "", false: "while it was watched: its members were not seen to be well before task next ended that"} {
+		w, o := watching(t)
+		if !well {
+			w.unready()
+		}
+		o.pass(2 * interval)
+		if err := w.begin(w.next("SomethingNew")); err != nil {
+			t.Fatal(err)
+		}
+		o.pass(interval)
+		l, err := o.Store.Read(t.Context())
+		if err != nil || len(l.Holders) != 1 || l.Holders[0].Task != "next" {
+			t.Fatalf("%+v %v", l, err)
+		}
+		if failed := l.Change("all", "A").Failures; (len(failed) > 0) == well || !well && failed[0].Reason != want {
+			t.Errorf("%+v, want %q", failed, want)
+		}
+	}
+}
+
+// While its members cannot be read, it is not known how a canary is left: its next task waits.
+func TestTheNextTaskOfACanaryThatCannotBeRead(t *testing.T) {
+	w, o := watching(t)
+	o.pass(2 * interval)
+	next := w.next("SomethingNew")
+	o.Live = interceptor.NewClient(w.api, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if _, pods := list.(*corev1.PodList); pods {
+				return errors.New("the API server is away")
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	if wait, err := o.Ask(t.Context(), next); err == nil || wait != nil || o.outcome() != "watched" {
+		t.Errorf("%+v, %v, %s", wait, err, o.outcome())
+	}
+}
+
+// A change that fails by that is paused for the task as well.
+func TestTheNextTaskWithTheChangeOfACanary(t *testing.T) {
+	w, o := watching(t)
+	o.pass(2 * interval)
+	next := w.next("SomethingNew")
+	w.unready()
+	v, err := o.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidate := fleet.Candidate{Task: "next", TaskName: "next", Namespace: "ns0", Etcd: "etcd0", EtcdName: "main", Change: "A", Class: fleet.Person, Since: w.clock.Now(), ChangeSince: w.clock.Now()}
+	o.enter(candidate)
+	granted, decision, err := o.take(t.Context(), v, next, candidate)
+	if err != nil || granted || decision.Hold == nil || decision.Hold.Reason != fleet.FleetPaused {
+		t.Errorf("%t, %+v, %v", granted, decision, err)
+	}
+	if got := o.outcome(); got != "while it was watched, before task next: pod main-0 is not ready" {
+		t.Error(got)
+	}
+}
+
+// Maintenance leaves its cluster watched. What is not well while it runs does not count, but no time does either, and what is not well after
+// that fails the change.
+func TestMaintenanceOfACanaryThatIsWatched(t *testing.T) {
+	ready := func(w *world) {
+		pod := w.podOf(0)
+		pod.Status.ContainerStatuses[0].Ready = true
+		pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Time{Time: w.clock.Now()}
+		if err := w.api.Status().Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		during, after func(*world)
+		// soon and late is what has become of the change ten minutes after it began to be watched, and after the maintenance.
+		soon, late string
+	}{
+		"it is well":              {func(*world) {}, func(*world) {}, "done", "done"},
+		"it is not, for a while":  {(*world).unready, ready, "watched", "done"},
+		"it is not, and stays so": {(*world).unready, func(*world) {}, "while it was watched: pod main-0 is not ready", "while it was watched: pod main-0 is not ready"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := watching(t)
+			w.limit = 2
+			o.pass(5 * time.Minute)
+			next := w.next(v1alpha1.OnDemandMaintenance)
+			w.mayStart(o.asks(next))
+			if err := w.begin(next); err != nil {
+				t.Fatal(err)
+			}
+			c.during(w)
+			o.pass(3 * time.Minute)
+			if l, err := o.Store.Read(t.Context()); err != nil || l.Watched("etcd0") == nil || l.Holder("next") == nil {
+				t.Fatalf("%+v %v", l, err)
+			}
+			c.after(w)
+			next.Object.Status.State = v1alpha1.TaskStateSucceeded
+			if err := w.api.Status().Update(t.Context(), next.Object); err != nil {
+				t.Fatal(err)
+			}
+			if o.pass(3 * time.Minute); o.outcome() != c.soon {
+				t.Errorf("%q, want %q", o.outcome(), c.soon)
+			}
+			if o.pass(10 * time.Minute); o.outcome() != c.late {
+				t.Errorf("%q, want %q", o.outcome(), c.late)
 			}
 		})
 	}

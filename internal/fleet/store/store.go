@@ -8,6 +8,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,8 +44,23 @@ const (
 // ErrNewer says that a newer operator has written the ledger. A write would drop the fields that this one does not know, so nothing is granted.
 var ErrNewer = errors.New("it was written by a newer operator, and is left as it is: nothing starts that an EtcdFleetPolicy governs, until that operator is reinstalled or the ConfigMap is deleted; then the ledger is rebuilt from the running tasks")
 
-// errTooLarge: nothing more is granted until something is released.
-var errTooLarge = errors.New("the ledger of the fleet has reached its size: nothing more starts until tasks have ended")
+// ErrFull says that the ledger has no room for another cluster: nothing more is granted until something is released.
+var ErrFull = errors.New("the ledger of the fleet has no room for another cluster")
+
+// full says of what a ledger is full.
+func full(l *fleet.Ledger) error {
+	running, failures := 0, 0
+	for i := range l.Holders {
+		if l.Holders[i].Ended.IsZero() {
+			running++
+		}
+	}
+	for i := range l.Changes {
+		failures += len(l.Changes[i].Failures)
+	}
+	return fmt.Errorf("%w (running tasks: %d, watched clusters: %d, failures of changes: %d): tasks start as others end, and clusters have been watched. A lower maxConcurrent or a shorter soak of the EtcdFleetPolicies keeps it smaller",
+		ErrFull, running, len(l.Holders)-running, failures)
+}
 
 // Store is the ledger of the fleet.
 type Store struct {
@@ -141,15 +157,21 @@ func knowsAll(data string) error {
 // write writes a ledger over the one that it was made of.
 func (s *Store) write(ctx context.Context, ledger *fleet.Ledger) error {
 	data, err := json.Marshal(ledger)
-	if err == nil && len(data) > maxWritten {
+	grows := asked(ledger) > asked(s.ledger)
+	switch {
+	case err != nil:
+	case grows && len(data) > maxSize:
+		ledger.Shorten(len(data) - maxSize)
+		data, err = json.Marshal(ledger)
+	case len(data) > maxWritten:
 		ledger.Shed(len(data) - maxWritten)
 		data, err = json.Marshal(ledger)
 	}
 	if err != nil {
 		return fmt.Errorf("encoding the ledger of the fleet: %w", err)
 	}
-	if len(data) > maxSize && len(ledger.Holders) > len(s.holders()) {
-		return errTooLarge
+	if grows && len(data) > maxSize {
+		return full(cmp.Or(s.ledger, ledger))
 	}
 	object := s.object.DeepCopy()
 	object.Data = map[string]string{Key: string(data)}
@@ -172,11 +194,17 @@ func (s *Store) write(ctx context.Context, ledger *fleet.Ledger) error {
 	return nil
 }
 
-func (s *Store) holders() []fleet.Holder {
-	if s.ledger == nil {
-		return nil
+// asked counts the holders that have asked for a slot. What runs anyway is recorded, however many there are.
+func asked(l *fleet.Ledger) (n int) {
+	if l == nil {
+		return 0
 	}
-	return s.ledger.Holders
+	for i := range l.Holders {
+		if !l.Holders[i].Unasked {
+			n++
+		}
+	}
+	return n
 }
 
 func clone(l *fleet.Ledger) *fleet.Ledger {

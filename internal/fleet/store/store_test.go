@@ -287,7 +287,7 @@ func TestALargeLedger(t *testing.T) {
 		}
 	}
 	large := of(maxSize + 1)
-	if err := s.Change(t.Context(), large); !errors.Is(err, errTooLarge) {
+	if err := s.Change(t.Context(), large); !errors.Is(err, ErrFull) {
 		t.Error(err)
 	}
 	if err := newWorld(t).store().Change(t.Context(), of(maxSize)); err != nil {
@@ -299,10 +299,122 @@ func TestALargeLedger(t *testing.T) {
 	if err := s.Change(t.Context(), large); err != nil {
 		t.Errorf("as many as before: %v", err)
 	}
-	if err := s.Change(t.Context(), grant("b")); !errors.Is(err, errTooLarge) || len(w.holders(s)) != 1 {
+	if err := s.Change(t.Context(), grant("b")); !errors.Is(err, ErrFull) || len(w.holders(s)) != 1 {
 		t.Error(err)
 	}
 	if err := s.Change(t.Context(), func(l *fleet.Ledger) bool { l.Release("a", l.Rebuilt); return true }); err != nil || len(w.holders(s)) != 0 {
+		t.Error(err)
+	}
+}
+
+// watched returns a holder of about the usual size, which is watched.
+func watched(i int) fleet.Holder {
+	uid := func(of string) types.UID { return types.UID(fmt.Sprintf("%08d-%s-4000-8000-000000000000", i, of)) }
+	now := time.Date(2026, 1, 1, 0, 0, 0, 123456789, time.UTC)
+	baseline := ""
+	for _, member := range []string{"0001", "0002", "0003"} {
+		baseline += string(uid(member)) + "@150405,"
+	}
+	return fleet.Holder{
+		Task: uid("0004"), TaskName: "etcd-main-rollout-x7k2p", Namespace: fmt.Sprintf("shoot--project--name%04d", i), Etcd: uid("0005"), EtcdName: "etcd-main",
+		ResourceVersion: "1234567890", Policies: []string{"production"}, Change: "v1-0123456789abcdef", Target: "v1-0123456789abcdef", BackedUp: true,
+		Granted: now, Ended: now, Baseline: baseline + " backup=ok",
+	}
+}
+
+// As many clusters as docs/fleet.md says have room. The next one waits, and is told why.
+func TestHowManyClustersHaveRoom(t *testing.T) {
+	s := newWorld(t).store()
+	const documented = 1300
+	if err := s.Change(t.Context(), func(l *fleet.Ledger) bool {
+		for i := range documented {
+			l.Holders = append(l.Holders, watched(i))
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes each", len(data)/documented)
+	err = s.Change(t.Context(), func(l *fleet.Ledger) bool {
+		for i := documented; i < 2*documented; i++ {
+			h := watched(i)
+			h.Ended = time.Time{}
+			l.Holders = append(l.Holders, h)
+		}
+		return true
+	})
+	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "(running tasks: 0, watched clusters: 1300, failures of changes: 0)") {
+		t.Error(err)
+	}
+}
+
+// Why changes have failed is dropped before the next cluster has to wait: of those that no message names first.
+func TestFailuresMakeRoom(t *testing.T) {
+	s := newWorld(t).store()
+	if err := s.Change(t.Context(), func(l *fleet.Ledger) bool {
+		for i := range 100 {
+			c := fleet.Change{Policy: "production", Name: fmt.Sprintf("v1-%016d", i)}
+			for range 20 {
+				h := watched(i)
+				c.Failures = append(c.Failures, fleet.Failure{Etcd: h.Etcd, Namespace: h.Namespace, EtcdName: h.EtcdName, Target: h.Target, Reason: strings.Repeat("x", 300), At: h.Granted})
+			}
+			l.Changes = append(l.Changes, c)
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Change(t.Context(), grant("a")); err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Read(t.Context())
+	if err != nil || len(l.Changes) != 100 {
+		t.Fatal(err)
+	}
+	for _, c := range l.Changes {
+		if len(c.Failures) != 20 || c.Failures[0].Reason != strings.Repeat("x", 300) {
+			t.Fatalf("%+v", c)
+		}
+	}
+	if l.Changes[0].Failures[19].Reason != "the reason is not kept" {
+		t.Errorf("%+v", l.Changes[0].Failures[19])
+	}
+}
+
+// What runs already is recorded also where no other cluster has room: tasks of a new policy, and what a person has bypass it.
+func TestWhatRunsHasRoom(t *testing.T) {
+	s := newWorld(t).store()
+	fill := func(l *fleet.Ledger) bool {
+		for i := range 1300 {
+			l.Holders = append(l.Holders, watched(i))
+		}
+		l.Holders[0].Baseline = strings.Repeat("x", 100<<10)
+		return true
+	}
+	if err := s.Change(t.Context(), fill); !errors.Is(err, ErrFull) {
+		t.Fatal(err)
+	}
+	if err := s.Change(t.Context(), func(l *fleet.Ledger) bool {
+		fill(l)
+		for i := range l.Holders {
+			l.Holders[i].Unasked = true
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Change(t.Context(), grant("a")); !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+	if err := s.Change(t.Context(), func(l *fleet.Ledger) bool { l.Grant(fleet.Holder{Task: "b", Unasked: true}); return true }); err != nil {
 		t.Error(err)
 	}
 }
@@ -340,7 +452,7 @@ func TestALedgerThatGrows(t *testing.T) {
 			}
 			return true
 		})
-		if full = errors.Is(err, errTooLarge); err != nil && !full {
+		if full = errors.Is(err, ErrFull); err != nil && !full {
 			t.Fatal(err)
 		}
 	}
