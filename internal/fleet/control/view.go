@@ -267,17 +267,6 @@ func replacesData(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.Spec.Type == v1alpha1.Restore && t.Status.Recovery != nil
 }
 
-// changes returns the changes of the tasks of a policy that ask for a slot or run.
-func (v *view) changes(policy string) map[string]bool {
-	all := map[string]bool{}
-	for _, t := range v.tasks {
-		if slices.Contains(v.covering[t.Namespace], policy) {
-			all[t.Status.Change] = true
-		}
-	}
-	return all
-}
-
 // etcdOf returns the UID of the Etcd that owns a task; empty if none does yet.
 func etcdOf(t *v1alpha1.EtcdOperatorTask) types.UID {
 	for _, o := range t.OwnerReferences {
