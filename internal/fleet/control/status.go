@@ -196,7 +196,7 @@ func (v *view) wanted(in fleet.Input, p *fleet.Policy) map[string]int {
 // setPaused sets the condition Paused, which is absent while nothing is paused. A paused change only counts while it is wanted.
 func (c *Controller) setPaused(s *v1alpha1.EtcdFleetPolicyStatus, p *fleet.Policy, all []v1alpha1.FleetChange, wanted map[string]int, in fleet.Input) {
 	change := slices.IndexFunc(all, func(c v1alpha1.FleetChange) bool { return c.Paused != "" && wanted[c.Change] > 0 })
-	paused := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, ObservedGeneration: s.ObservedGeneration, LastTransitionTime: seconds(in.Now)}
+	paused := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation, LastTransitionTime: seconds(in.Now)}
 	switch {
 	case p.Invalid != "":
 		paused.Reason, paused.Message = v1alpha1.ReasonInvalidPolicy, p.Invalid
