@@ -203,8 +203,13 @@ func stateOf(s *v1alpha1.EtcdFleetPolicyStatus, c *v1alpha1.FleetChange) string 
 		return "canary"
 	case c.Waiting+c.Running+c.Watched > 0:
 		return "going on"
+	case c.Done > 0:
+		return "done"
+	case c.Failed > 0:
+		return "failed"
 	}
-	return "done"
+	// Wherever its tasks ended, they were superseded or deleted, or it was resumed since.
+	return "-"
 }
 
 func (c *command) runResume(ctx context.Context, cluster *kube.Cluster, change string) error {

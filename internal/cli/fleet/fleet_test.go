@@ -33,7 +33,9 @@ func policy() *v1alpha1.EtcdFleetPolicy {
 			{Change: "v1-bad", Since: ago(2 * time.Hour), Waiting: 17, Failed: 1, Paused: "change v1-bad is paused", ResumeToken: "v1-bad.0"},
 			{Change: "v1-new", Since: ago(time.Hour), Waiting: 100, Watched: 1},
 			{Change: "v1-other", Since: ago(3 * time.Hour), Running: 1, Done: 4},
-			{Change: "restart", Since: ago(48 * time.Hour), Done: 120},
+			{Change: "restart", Since: ago(48 * time.Hour), Done: 119, Failed: 1},
+			{Change: "v1-failed", Since: ago(49 * time.Hour), Failed: 1},
+			{Change: "v1-superseded", Since: ago(50 * time.Hour)},
 		},
 	}
 	return p
