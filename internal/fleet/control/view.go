@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -270,7 +271,7 @@ func replacesData(t *v1alpha1.EtcdOperatorTask) bool {
 // etcdOf returns the UID of the Etcd that owns a task; empty if none does yet.
 func etcdOf(t *v1alpha1.EtcdOperatorTask) types.UID {
 	for _, o := range t.OwnerReferences {
-		if o.Kind == v1alpha1.KindEtcd && o.Name == t.Spec.OwnerEtcdReference.Name {
+		if etcdtasks.IsEtcd(o) && o.Name == t.Spec.OwnerEtcdReference.Name {
 			return o.UID
 		}
 	}
