@@ -144,7 +144,8 @@ type EtcdFleetPolicyStatus struct {
 	// +listType=atomic
 	// +optional
 	Holders []FleetHolder `json:"holders,omitempty"`
-	// changes are the newest changes, newest first, at most 20.
+	// changes are at most 20: first those that are paused while tasks ask for them, then those that tasks ask for or run with, then others
+	// that are paused; each the newest first.
 	// +kubebuilder:validation:MaxItems=20
 	// +listType=atomic
 	// +optional

@@ -42,20 +42,26 @@ type known struct {
 	since   time.Time
 	watched map[string]bool
 	failed  map[string]v1alpha1.FleetFailure
+	// partial: more clusters may be watched or have failed than these. Statuses list so many and no more.
+	partial bool
 }
 
 func knownOf(name string, policies []v1alpha1.EtcdFleetPolicy) known {
 	k := known{watched: map[string]bool{}, failed: map[string]v1alpha1.FleetFailure{}}
+	shown := false
 	for i := range policies {
+		watched := int32(0)
 		for _, h := range policies[i].Status.Holders {
 			if h.Change == name && h.WatchedSince != nil {
 				k.watched[h.Namespace+"/"+h.Etcd] = true
+				watched++
 			}
 		}
 		for _, c := range policies[i].Status.Changes {
 			if c.Change != name {
 				continue
 			}
+			shown, k.partial = true, k.partial || c.Watched > watched || int(c.Failed) > len(c.Failures)
 			if k.since.IsZero() || c.Since.Time.Before(k.since) {
 				k.since = c.Since.Time
 			}
@@ -64,6 +70,7 @@ func knownOf(name string, policies []v1alpha1.EtcdFleetPolicy) known {
 			}
 		}
 	}
+	k.partial = k.partial || !shown
 	return k
 }
 
@@ -148,5 +155,9 @@ func (r *Run) conclude(k known, now time.Time) {
 			counts = append(counts, fmt.Sprintf("%d %s", n, w.text))
 		}
 	}
-	r.Summary = fmt.Sprintf("%s · %.0f s", strings.Join(counts, ", "), r.Until.Sub(r.From).Seconds())
+	r.Summary = strings.Join(counts, ", ")
+	if k.partial {
+		r.Summary += " · not all that are watched or failed are known"
+	}
+	r.Summary += fmt.Sprintf(" · %.0f s", r.Until.Sub(r.From).Seconds())
 }

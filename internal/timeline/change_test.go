@@ -50,7 +50,7 @@ func TestOfChange(t *testing.T) {
 	policy := v1alpha1.EtcdFleetPolicy{}
 	policy.Status.Holders = []v1alpha1.FleetHolder{{Namespace: "shoot--project--long", Etcd: "main", Change: "A", WatchedSince: &watched}, {Namespace: "b", Etcd: "main", Change: "B", WatchedSince: &watched}}
 	policy.Status.Changes = []v1alpha1.FleetChange{
-		{Change: "A", Since: metav1.Time{Time: at(5)}, Failures: []v1alpha1.FleetFailure{{Namespace: "c", Etcd: "main", Reason: "a member restarted", At: metav1.Time{Time: at(85)}}}},
+		{Change: "A", Since: metav1.Time{Time: at(5)}, Watched: 1, Failed: 1, Failures: []v1alpha1.FleetFailure{{Namespace: "c", Etcd: "main", Reason: "a member restarted", At: metav1.Time{Time: at(85)}}}},
 		{Change: "B", Since: metav1.Time{Time: at(90)}, Failures: []v1alpha1.FleetFailure{{Namespace: "b", Etcd: "main", Reason: "another", At: metav1.Time{Time: at(85)}}}},
 	}
 	other := part("z", "other", v1alpha1.TaskStateSucceeded, 0, 6, 7)
@@ -79,12 +79,38 @@ func TestOfChange(t *testing.T) {
 	}
 }
 
+// Statuses of policies list so many clusters and no more. What they do not list is not claimed to be done, and the summary says so.
+func TestWhatPoliciesDoNotList(t *testing.T) {
+	tasks := []v1alpha1.EtcdOperatorTask{part("a", "1", v1alpha1.TaskStateSucceeded, 0, 1, 20), part("b", "1", v1alpha1.TaskStateSucceeded, 0, 1, 20)}
+	watched := metav1.Time{Time: at(20)}
+	const all, part = "1 watched, 1 succeeded · 30 s", "1 watched, 1 succeeded · not all that are watched or failed are known · 30 s"
+	for name, c := range map[string]struct {
+		changes []v1alpha1.FleetChange
+		want    string
+	}{
+		"all are listed":                  {[]v1alpha1.FleetChange{{Change: "A", Watched: 1}}, all},
+		"more are watched":                {[]v1alpha1.FleetChange{{Change: "A", Watched: 2}}, part},
+		"more have failed":                {[]v1alpha1.FleetChange{{Change: "A", Watched: 1, Failed: 1}}, part},
+		"of another change, more are":     {[]v1alpha1.FleetChange{{Change: "B", Watched: 9, Failed: 9}, {Change: "A", Watched: 1}}, all},
+		"the change itself is not listed": {[]v1alpha1.FleetChange{{Change: "B"}}, part},
+	} {
+		policy := v1alpha1.EtcdFleetPolicy{}
+		policy.Status.Holders = []v1alpha1.FleetHolder{{Namespace: "a", Etcd: "main", Change: "A", WatchedSince: &watched}, {Namespace: "c", Etcd: "main", Change: "A"}, {Namespace: "d", Etcd: "main", Change: "B", WatchedSince: &watched}}
+		policy.Status.Changes = c.changes
+		if chart, ok := OfChange("A", tasks, []v1alpha1.EtcdFleetPolicy{policy}, at(30)); !ok || chart.Runs[0].Summary != c.want {
+			t.Errorf("%s: %q, want %q", name, chart.Runs[0].Summary, c.want)
+		}
+	}
+}
+
 // A change that has ended is drawn until it ended, and a little further, so that the end is seen.
 func TestOfChangeThatHasEnded(t *testing.T) {
 	tasks := []v1alpha1.EtcdOperatorTask{
 		part("a", "1", v1alpha1.TaskStateSucceeded, 0, 1, 20), part("b", "1", v1alpha1.TaskStateFailed, 0, 21, 40), part("c", "1", v1alpha1.TaskStateRejected, 0, -1, 30),
 	}
-	chart, _ := OfChange("A", tasks, nil, at(1e6))
+	policy := v1alpha1.EtcdFleetPolicy{}
+	policy.Status.Changes = []v1alpha1.FleetChange{{Change: "A"}}
+	chart, _ := OfChange("A", tasks, []v1alpha1.EtcdFleetPolicy{policy}, at(1e6))
 	golden.Check(t, "change-ended.txt", []byte(shown(t, chart)))
 	if until := chart.Runs[0].Until; until != at(43) || !chart.Runs[0].Good {
 		t.Errorf("until %s", until)

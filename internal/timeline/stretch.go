@@ -19,7 +19,7 @@ var (
 	podWords = words{
 		{"old", "░", "ready, old revision"}, {"new", "█", "ready, new revision"}, {"unready", "▒", "not ready"}, {"terminating", "╱", "terminating"}, {"missing", "╌", "no pod"},
 	}
-	clusterWords = words{{"old", "░", "waiting"}, {"unready", "▒", "running"}, {"quiet", "▓", "watched"}, {"new", "█", "done"}, {"gap", "╳", "failed"}, {"missing", "╌", "aborted"}}
+	clusterWords = words{{"old", "░", "waiting"}, {"unready", "▒", "running"}, {"quiet", "▓", "watched"}, {"new", "█", "succeeded"}, {"gap", "╳", "failed"}, {"missing", "╌", "aborted"}}
 )
 
 // of returns the word of a class; an empty one if there is none.

@@ -72,7 +72,7 @@ func IsOwned(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) bool {
 func Foreign(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) string {
 	owned := false
 	for _, o := range t.OwnerReferences {
-		if o.Name != etcd.Name || !isEtcd(o) {
+		if o.Name != etcd.Name || !IsEtcd(o) {
 			continue
 		}
 		if o.UID != etcd.UID {
@@ -87,7 +87,8 @@ func Foreign(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) string {
 	return ""
 }
 
-func isEtcd(o metav1.OwnerReference) bool {
+// IsEtcd reports whether an owner is an Etcd, of any version of the API.
+func IsEtcd(o metav1.OwnerReference) bool {
 	version, err := schema.ParseGroupVersion(o.APIVersion)
 	return err == nil && version.Group == v1alpha1.GroupVersion.Group && o.Kind == v1alpha1.KindEtcd
 }

@@ -120,14 +120,14 @@ func page(all []v1alpha1.EtcdFleetPolicy, now time.Time, width int) (shown []str
 func lines(p *v1alpha1.EtcdFleetPolicy, now time.Time, width int) []string {
 	s := &p.Status
 	if s.ObservedGeneration < p.Generation {
-		return []string{fmt.Sprintf("%s: no operator has seen its newest spec yet. If that lasts, the feature gate FleetPolicies of the operator is off.", p.Name)}
+		return notInForce(p)
 	}
 	all := []string{fmt.Sprintf("%s: %d of %d slots are in use, %d tasks wait, %d Etcds", p.Name, s.Used, s.Limit, s.Waiting, s.Clusters)}
 	if s.NextWindow != nil {
 		all = append(all, "No window is open; the next one opens "+s.NextWindow.UTC().Format(time.RFC3339)+".")
 	}
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPaused); c != nil {
-		all = append(all, "Paused: "+c.Message)
+		all = append(all, pausedBy(c))
 	}
 	if len(s.Changes) > 0 {
 		t := &text.Table{Columns: []text.Column{{Name: "CHANGE"}, {Name: "STATE"}, {Name: "WAITING"}, {Name: "RUNNING"}, {Name: "WATCHED"}, {Name: "DONE"}, {Name: "FAILED"}, {Name: "PROGRESS", Rank: 2}, {Name: "LEFT", Rank: 1}, {Name: "AGE", Rank: 3}}}
@@ -151,6 +151,21 @@ func lines(p *v1alpha1.EtcdFleetPolicy, now time.Time, width int) []string {
 			t.Add(h.Namespace, h.Etcd, h.Task, text.OrDash(h.Change), state, text.Since(since.Time, now))
 		}
 		all = append(append(all, ""), t.Lines(width)...)
+	}
+	return all
+}
+
+func pausedBy(c *metav1.Condition) string { return "Paused: " + c.Message }
+
+// notInForce shows a policy whose newest spec grants nothing yet: what the operator has said of it, and a guess where it has said nothing.
+func notInForce(p *v1alpha1.EtcdFleetPolicy) []string {
+	all := []string{p.Name + ": its newest spec is not in force"}
+	paused := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionPaused)
+	if paused != nil {
+		all = append(all, pausedBy(paused))
+	}
+	if paused == nil || paused.ObservedGeneration < p.Generation {
+		all = append(all, "No operator has seen its newest spec yet. If that lasts, the feature gate FleetPolicies of the operator is off, or a newer operator has written the ledger: then an event of the policy says so.")
 	}
 	return all
 }
@@ -188,8 +203,13 @@ func stateOf(s *v1alpha1.EtcdFleetPolicyStatus, c *v1alpha1.FleetChange) string 
 		return "canary"
 	case c.Waiting+c.Running+c.Watched > 0:
 		return "going on"
+	case c.Done > 0:
+		return "done"
+	case c.Failed > 0:
+		return "failed"
 	}
-	return "done"
+	// Wherever its tasks ended, they were superseded or deleted, or it was resumed since.
+	return "-"
 }
 
 func (c *command) runResume(ctx context.Context, cluster *kube.Cluster, change string) error {

@@ -5,6 +5,7 @@
 package fleet
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,9 @@ func policy() *v1alpha1.EtcdFleetPolicy {
 			{Change: "v1-bad", Since: ago(2 * time.Hour), Waiting: 17, Failed: 1, Paused: "change v1-bad is paused", ResumeToken: "v1-bad.0"},
 			{Change: "v1-new", Since: ago(time.Hour), Waiting: 100, Watched: 1},
 			{Change: "v1-other", Since: ago(3 * time.Hour), Running: 1, Done: 4},
-			{Change: "restart", Since: ago(48 * time.Hour), Done: 120},
+			{Change: "restart", Since: ago(48 * time.Hour), Done: 119, Failed: 1},
+			{Change: "v1-failed", Since: ago(49 * time.Hour), Failed: 1},
+			{Change: "v1-superseded", Since: ago(50 * time.Hour)},
 		},
 	}
 	return p
@@ -42,10 +45,28 @@ func TestLines(t *testing.T) {
 	for name, width := range map[string]int{"piped": 0, "80": 80} {
 		golden.Check(t, "fleet-"+name+".txt", []byte(strings.Join(lines(policy(), now, width), "\n")+"\n"))
 	}
-	unseen := policy()
-	unseen.Generation++
-	if got := lines(unseen, now, 0); len(got) != 1 || !strings.Contains(got[0], "FleetPolicies") {
-		t.Errorf("%q", got)
+}
+
+// A policy that is not in force says what the operator has said of it, and guesses why only if that is not about its newest spec.
+func TestAPolicyThatIsNotInForce(t *testing.T) {
+	const guess = "No operator has seen its newest spec yet. If that lasts, the feature gate FleetPolicies of the operator is off, or a newer operator has written the ledger: then an event of the policy says so."
+	notCounted := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, ObservedGeneration: 2, Reason: v1alpha1.ReasonTasksNotCounted, Message: "tasks of namespace a cannot be listed"}
+	failed := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, ObservedGeneration: 1, Reason: v1alpha1.ReasonChangeFailed, Message: "change v1-bad is paused"}
+	for name, c := range map[string]struct {
+		observed   int64
+		conditions []metav1.Condition
+		want       []string
+	}{
+		"it is new and unseen":        {0, nil, []string{guess}},
+		"its tasks cannot be counted": {0, []metav1.Condition{notCounted}, []string{"Paused: tasks of namespace a cannot be listed"}},
+		"its newest spec is unseen":   {1, []metav1.Condition{failed}, []string{"Paused: change v1-bad is paused", guess}},
+	} {
+		p := policy()
+		p.Status.ObservedGeneration, p.Status.Conditions = c.observed, c.conditions
+		want := append([]string{"production: its newest spec is not in force"}, c.want...)
+		if got := lines(p, now, 0); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
 	}
 }
 

@@ -21,8 +21,10 @@ type document struct {
 	Voters        int      `json:"voters"`
 	ServingVoters int      `json:"servingVoters"`
 	Quorum        int      `json:"quorum"`
-	HeldBy        []hold   `json:"heldBy"`
-	Steps         []step   `json:"steps"`
+	// WaitsFor is what the rollout waits for, or may wait for, before it begins or continues, beside guards.
+	WaitsFor []string `json:"waitsFor,omitempty"`
+	HeldBy   []hold   `json:"heldBy"`
+	Steps    []step   `json:"steps"`
 	// End is how the plan ends: Finished, Superseded, or Wait if nothing can be predicted after the last step.
 	End string `json:"end"`
 }
@@ -56,7 +58,7 @@ func (p *result) document() document {
 	now := p.now()
 	d := document{
 		Etcd: p.etcd.Name, Namespace: p.etcd.Namespace, TargetRevision: now.StatefulSet.UpdateRevision, EtcdReachable: p.unreachable == "",
-		Voters: len(now.Cluster.Voters), ServingVoters: now.ServingVoters(), Quorum: now.Quorum(), HeldBy: []hold{}, Steps: []step{}, End: string(p.End),
+		Voters: len(now.Cluster.Voters), ServingVoters: now.ServingVoters(), Quorum: now.Quorum(), WaitsFor: p.waiting, HeldBy: []hold{}, Steps: []step{}, End: string(p.End),
 	}
 	if p.task != nil {
 		d.Task = p.task.Name

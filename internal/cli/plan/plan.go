@@ -91,7 +91,10 @@ type result struct {
 	revisions string
 	// otherStrategy: the operator does not replace the pods of the StatefulSet.
 	otherStrategy bool
-	holding       []rollout.Hold
+	// policies of the fleet that select the namespace, as far as the user may read them, and waiting is what the rollout waits for beside its guards.
+	policies []v1alpha1.EtcdFleetPolicy
+	waiting  []string
+	holding  []rollout.Hold
 	plan.Plan
 }
 
@@ -109,6 +112,9 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 	}
 	if i := slices.IndexFunc(queue.New(all), func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.MembershipChange }); i >= 0 {
 		p.members = queue.New(all)[i]
+	}
+	if p.policies, err = policiesOf(ctx, cluster); err != nil {
+		return nil, err
 	}
 	in, err := p.input(all, c.config(), c.Clock.Now())
 	if err != nil {
@@ -154,6 +160,7 @@ func (p *result) foresee(in rollout.Input, now time.Time) {
 	}
 	p.holding = rollout.Holding(in, now)
 	p.Plan = plan.Foresee(in, now)
+	p.waiting = p.waits(now)
 }
 
 // config returns the config that the flags ask for; the zero value without flags.

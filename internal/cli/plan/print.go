@@ -71,6 +71,7 @@ func (p *result) heading() []string {
 	default:
 		say = append(say, fmt.Sprintf("Task %s does this: %s.", p.task.Name, text.State(p.task)))
 	}
+	say = append(say, p.waiting...)
 	if p.members != nil {
 		say = append(say, p.changing())
 	}

@@ -117,6 +117,7 @@ func TestPlan(t *testing.T) {
 		"upgrade":        planned(t, &result{snapshot: upgraded}),
 		"skips-a-minor":  planned(t, &result{snapshot: skipped}),
 		"lost":           planned(t, &result{snapshot: lost}),
+		"waits":          planned(t, &result{snapshot: snapshot(3), policies: []v1alpha1.EtcdFleetPolicy{limiting("production", full)}}),
 	} {
 		for suffix, width := range map[string]int{"": 0, "-80": 80} {
 			golden.Check(t, "plan-"+name+suffix+".txt", []byte(strings.Join(p.lines(width), "\n")+"\n"))

@@ -29,8 +29,8 @@ func Command(k *kube.Kube) *cobra.Command {
 		Use: "timeline TASK|ETCD", Short: "Draw a rollout: members, leader, steps; or a change across all Etcds",
 		Long: "Draws when a rollout replaced or updated each pod, when its member participated again, who led, and what blocks, from the status of the task. " +
 			"For an Etcd, draws its running, next or latest task. Writes are not in the picture: nothing records them.\n\n" +
-			"With --change, draws how a change goes through the Etcds of all namespaces instead: where it waits, runs, is watched, is done or failed. " +
-			"It takes the rights to list tasks in all namespaces, and EtcdFleetPolicies. Tasks that are deleted by now are not in the picture.",
+			"With --change, draws how a change goes through the Etcds of all namespaces instead: where it waits, runs, is watched, failed, or its task succeeded. " +
+			"Policies name only some of the clusters that are watched or failed; the picture says if there are more. It takes the rights to list tasks in all namespaces, and EtcdFleetPolicies. Tasks that are deleted by now are not in the picture.",
 		Example: "  # See how far the rollout of etcd-main is\n  kubectl etcdtask timeline etcd-main\n\n  # Keep a picture of it\n  kubectl etcdtask timeline etcd-main -o svg > rollout.svg\n\n" +
 			"  # See how a change went through the fleet\n  kubectl etcdtask timeline --change v1-0123456789abcdef",
 		Args: func(cmd *cobra.Command, args []string) error {

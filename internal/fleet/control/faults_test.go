@@ -314,7 +314,7 @@ func TestWhatIsWatched(t *testing.T) {
 	}
 }
 
-// The status of a policy shows paused changes first, then the newest; those that wait for their first slot count, and those of others do not.
+// The status of a policy shows paused changes that are asked for first, then what goes on, then other paused ones, each the newest first; those that wait for their first slot count, and those of others do not.
 func TestTheOrderOfChanges(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	p := &fleet.Policy{Name: "all"}
@@ -327,23 +327,29 @@ func TestTheOrderOfChanges(t *testing.T) {
 	grant("b", "all", time.Minute)
 	grant("a", "all", time.Minute)
 	grant("theirs", "other", time.Hour)
-	grant("bad", "all", -time.Hour)
-	in.Ledger.Failed("badall", "it crashes", at)
+	for _, bad := range []string{"bad", "worse"} {
+		grant(bad, "all", -time.Hour)
+		in.Ledger.Failed(types.UID(bad+"all"), "it crashes", at)
+		in.Ledger.Release(types.UID(bad+"all"), at)
+	}
+	grant("done", "all", time.Hour)
+	in.Ledger.Release("doneall", at)
 	in.Waiting = []fleet.Candidate{
 		{Task: "1", Namespace: "ns0", Change: "next", Since: at.Add(3 * time.Minute)},
 		{Task: "2", Namespace: "ns0", Change: "next", Since: at.Add(2 * time.Minute)},
 		{Task: "3", Namespace: "ns1", Change: "theirs too", Since: at},
 		{Task: "4", Namespace: "ns0", Change: "old", Since: at},
 		{Task: "5", Namespace: "ns0", Since: at},
+		{Task: "6", Namespace: "ns0", Change: "bad", Since: at},
 	}
 	var names []string
-	for _, c := range changesOf(in, p, map[string]int32{"next": 2, "old": 1}) {
+	for _, c := range changesOf(in, p, map[string]int32{"next": 2, "old": 1, "bad": 1}, (&view{}).wanted(in, p)) {
 		names = append(names, fmt.Sprint(c.Change, " ", c.Waiting, " ", c.Since.Sub(at)))
-		if (c.Paused != "") != (c.Change == "bad") {
+		if (c.Paused != "") != (c.Change == "bad" || c.Change == "worse") {
 			t.Errorf("%s: %q", c.Change, c.Paused)
 		}
 	}
-	if want := []string{"bad 0 -1h0m0s", "next 2 2m0s", "a 0 1m0s", "b 0 1m0s", "old 1 0s"}; !slices.Equal(names, want) {
+	if want := []string{"bad 1 -1h0m0s", "next 2 2m0s", "a 0 1m0s", "b 0 1m0s", "old 1 0s", "worse 0 -1h0m0s", "done 0 1h0m0s"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -260,21 +261,21 @@ func TestAStatusIsBounded(t *testing.T) {
 	if len(s.Holders) != maxHolders || s.Holders[0].WatchedSince != nil || s.Holders[1].WatchedSince == nil || !s.Holders[1].WatchedSince.Time.Equal(now.Add(time.Minute)) {
 		t.Errorf("%d holders: %+v", len(s.Holders), s.Holders[:2])
 	}
-	last := s.Changes[maxChanges-1]
-	if len(s.Changes) != maxChanges || s.Changes[0].Failed != maxFailures+1 || len(s.Changes[0].Failures) != maxFailures || s.Changes[0].Paused == "" || last.Change != "B" {
-		t.Errorf("%d changes: %+v … %+v", len(s.Changes), s.Changes[0], last)
+	failed, last := s.Changes[1], s.Changes[maxChanges-1]
+	if len(s.Changes) != maxChanges || s.Changes[0].Change != "A" || failed.Failed != maxFailures+1 || len(failed.Failures) != maxFailures || failed.Paused == "" || last.Change != "C" {
+		t.Errorf("%d changes: %+v, %+v … %+v", len(s.Changes), s.Changes[0], failed, last)
 	}
-	all := changesOf(in, &fleet.Policy{Name: "all", MaxFailures: 100}, nil)
+	all := changesOf(in, &fleet.Policy{Name: "all", MaxFailures: 100}, nil, nil)
 	if i := slices.IndexFunc(all, func(c v1alpha1.FleetChange) bool { return c.Change == "B" }); i < 0 || all[i].Running != 0 || all[i].Paused != "" {
 		t.Errorf("%+v", all)
 	}
 	l.Changes = l.Changes[:1]
-	if c := changesOf(in, &fleet.Policy{Name: "all"}, nil)[0]; c.Running != maxHolders || c.Watched != 1 {
+	if c := changesOf(in, &fleet.Policy{Name: "all"}, nil, nil)[0]; c.Running != maxHolders || c.Watched != 1 {
 		t.Errorf("%+v", c)
 	}
 }
 
-// A change that is paused is shown before those that are newer, however many there are: the condition is that of a change that is shown.
+// A change that is paused and asked for is shown before those that are newer, however many there are.
 func TestAPausedChangeIsShownFirst(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	asks := w.task(0).Object
@@ -301,6 +302,84 @@ func TestAPausedChangeIsShownFirst(t *testing.T) {
 	}
 }
 
+// manyPaused returns a ledger in which the oldest change is paused, and more newer ones than a status shows.
+func manyPaused(now time.Time) *fleet.Ledger {
+	l := &fleet.Ledger{Policies: []fleet.Recorded{{Name: "all", UID: "policy"}}}
+	for i := range maxChanges + 5 {
+		name := fmt.Sprint("new", i)
+		if i == 0 {
+			name = "old"
+		}
+		l.Changes = append(l.Changes, fleet.Change{Policy: "all", Name: name, Since: now.Add(time.Duration(i) * time.Second), Failures: []fleet.Failure{{Etcd: "e", EtcdName: name, Reason: "it crashes", Target: name}}})
+	}
+	return l
+}
+
+// However many changes are paused, a status shows those that tasks ask for or run with, and its condition is that of a paused one among them. A
+// ledger that is made again of the status remembers that it failed.
+func TestWhatTasksAskForIsShown(t *testing.T) {
+	now := newWorld(t, 1, 1).clock.Now()
+	asks := func(v *view, namespace, change string) {
+		task := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, UID: types.UID(namespace + change)}}
+		task.Status.Change = change
+		v.tasks[task.UID] = task
+	}
+	for name, c := range map[string]struct {
+		prepare func(v *view, in *fleet.Input)
+		shown   []string
+		message string
+	}{
+		"nothing asks": {func(*view, *fleet.Input) {}, []string{"new24", "new23"}, ""},
+		"none of the policy asks": {func(v *view, in *fleet.Input) {
+			asks(v, "elsewhere", "old")
+			in.Waiting = []fleet.Candidate{{Task: "w", Etcd: "w", Namespace: "elsewhere", Change: "old", Target: "old"}}
+		}, []string{"new24", "new23"}, ""},
+		"one asks": {func(v *view, _ *fleet.Input) { asks(v, "ns0", "old") }, []string{"old", "new24"}, "change old is paused"},
+		"others run and wait": {func(v *view, in *fleet.Input) {
+			asks(v, "ns0", "old")
+			in.Ledger.Changes = append(in.Ledger.Changes, fleet.Change{Policy: "all", Name: "runs", Since: now.Add(-time.Hour)}, fleet.Change{Policy: "all", Name: "soaks", Since: now.Add(-2 * time.Hour)}, fleet.Change{Policy: "all", Name: "done", Since: now.Add(time.Hour)})
+			in.Ledger.Holders = []fleet.Holder{{Task: "r", Etcd: "r", Policies: []string{"all"}, Change: "runs"}, {Task: "s", Etcd: "s", Policies: []string{"all"}, Change: "soaks", Ended: now}}
+			in.Waiting = []fleet.Candidate{{Task: "w", Namespace: "ns0", Change: "waits", Since: now}}
+		}, []string{"old", "waits", "runs", "soaks", "new24"}, "change old is paused"},
+		"each of those of one namespace is asked for, too": {func(v *view, in *fleet.Input) {
+			for i := range in.Ledger.Changes {
+				asks(v, "ns0", in.Ledger.Changes[i].Name)
+			}
+			asks(v, "ns1", "old")
+		}, []string{"old", "new24"}, "change old is paused"},
+		"another change to its template waits": {func(v *view, in *fleet.Input) {
+			in.Waiting = []fleet.Candidate{{Task: "w", Etcd: "w", Namespace: "ns0", Change: "waits", Target: "old", Since: now}}
+		}, []string{"old", "waits", "new24"}, "change old is paused"},
+	} {
+		w := newWorld(t, 2, 1)
+		o := w.operator()
+		v, err := o.look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := fleet.Input{Now: now, Policies: v.policies, Covering: v.covering, Ledger: manyPaused(now)}
+		c.prepare(v, &in)
+		s := o.status(v, in, &v.objects[0])
+		var shown []string
+		for i := range s.Changes {
+			shown = append(shown, s.Changes[i].Change)
+		}
+		if len(shown) != maxChanges || !slices.Equal(shown[:len(c.shown)], c.shown) {
+			t.Errorf("%s: %q, want %q first", name, shown, c.shown)
+		}
+		paused := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionPaused)
+		if c.message == "" && paused != nil || c.message != "" && (paused == nil || paused.Reason != v1alpha1.ReasonChangeFailed || !strings.Contains(paused.Message, c.message)) {
+			t.Errorf("%s: %+v, want %q", name, paused, c.message)
+		}
+		v.objects[0].Status = s
+		again := &fleet.Ledger{}
+		remember(again, &v.objects[0], now)
+		if old := again.Change("all", "old"); c.message != "" && (old == nil || !old.Paused(v.policies["all"])) {
+			t.Errorf("%s: %+v is remembered", name, old)
+		}
+	}
+}
+
 // Of the changes to a template that failed, those are shown as paused for which a task waits, and no other.
 func TestWhichChangesAreShownAsPaused(t *testing.T) {
 	l := &fleet.Ledger{Changes: []fleet.Change{
@@ -313,7 +392,7 @@ func TestWhichChangesAreShownAsPaused(t *testing.T) {
 		{Etcd: "e2", Namespace: "ns", Change: "unrecorded", Target: "bad"},
 		{Etcd: "e3", Namespace: "ns", Change: "good", Target: "good"},
 	}}
-	for _, c := range changesOf(in, &fleet.Policy{Name: "all"}, nil) {
+	for _, c := range changesOf(in, &fleet.Policy{Name: "all"}, nil, nil) {
 		if want := c.Change != "other" && c.Change != "good"; (c.Paused != "") != want {
 			t.Errorf("%s: paused: %q, want that: %t", c.Change, c.Paused, want)
 		}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -75,8 +76,10 @@ func (c *Controller) status(v *view, in fleet.Input, o *v1alpha1.EtcdFleetPolicy
 			s.Holders = append(s.Holders, holderOf(h))
 		}
 	}
-	s.Changes = changesOf(in, p, waiting)
-	c.setPaused(&s, p, v, in)
+	wanted := v.wanted(in, p)
+	all := changesOf(in, p, waiting, wanted)
+	c.setPaused(&s, p, all, wanted, in)
+	s.Changes = all[:min(len(all), maxChanges)]
 	return s
 }
 
@@ -89,64 +92,111 @@ func holderOf(h *fleet.Holder) v1alpha1.FleetHolder {
 	return shown
 }
 
-// changesOf returns the changes of a policy: paused ones first, then the newest.
-func changesOf(in fleet.Input, p *fleet.Policy, waiting map[string]int32) (all []v1alpha1.FleetChange) {
-	known := map[string]bool{"": true}
+// changesOf returns all changes of a policy in the order of urgency. wanted is how many namespaces want each.
+func changesOf(in fleet.Input, p *fleet.Policy, waiting map[string]int32, wanted map[string]int) (all []v1alpha1.FleetChange) {
+	at := map[string]int{}
 	for i := len(in.Ledger.Changes) - 1; i >= 0; i-- {
-		c := &in.Ledger.Changes[i]
-		if c.Policy != p.Name {
-			continue
+		if c := &in.Ledger.Changes[i]; c.Policy == p.Name {
+			at[c.Name] = len(all)
+			all = append(all, changeIn(in.Ledger, c, p, waiting[c.Name]))
 		}
-		known[c.Name] = true
-		shown := v1alpha1.FleetChange{Change: c.Name, Since: seconds(c.Since), Waiting: waiting[c.Name], Done: int32(c.Done), Failed: int32(len(c.Failures))}
-		for j := range in.Ledger.Holders {
-			switch h := &in.Ledger.Holders[j]; {
-			case h.Change != c.Name || !slices.Contains(h.Policies, p.Name):
-			case h.Ended.IsZero():
-				shown.Running++
-			default:
-				shown.Watched++
-			}
-		}
-		for _, f := range c.Failures[:min(len(c.Failures), maxFailures)] {
-			shown.Failures = append(shown.Failures, v1alpha1.FleetFailure{Namespace: f.Namespace, Etcd: f.EtcdName, UID: f.Etcd, Target: f.Target, Reason: sanitize.Text(f.Reason, maxMessage), At: seconds(f.At)})
-		}
-		if c.Paused(p) {
-			shown.Paused, shown.ResumeToken = sanitize.Text(c.PausedMessage(c.Name), maxMessage), c.ResumeToken()
-		}
-		all = append(all, shown)
 	}
 	slices.SortFunc(in.Waiting, func(a, b fleet.Candidate) int { return a.Since.Compare(b.Since) })
+	for i := range in.Waiting {
+		w := &in.Waiting[i]
+		if w.Change == "" || !slices.Contains(in.Covering[w.Namespace], p.Name) {
+			continue
+		}
+		if _, known := at[w.Change]; !known {
+			// It has no slot yet.
+			at[w.Change] = len(all)
+			all = append(all, v1alpha1.FleetChange{Change: w.Change, Since: seconds(w.Since), Waiting: waiting[w.Change]})
+		}
+		if failed := in.Ledger.Pausing(p, w); failed != nil {
+			all[at[w.Change]].Paused = sanitize.Text(failed.PausedMessage(w.Change), maxMessage)
+		}
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.FleetChange) int {
+		return cmp.Or(byUrgency(&a, &b, wanted), b.Since.Compare(a.Since.Time), strings.Compare(a.Change, b.Change))
+	})
+	return all
+}
+
+// changeIn returns a change as the ledger has it.
+func changeIn(l *fleet.Ledger, c *fleet.Change, p *fleet.Policy, waiting int32) v1alpha1.FleetChange {
+	shown := v1alpha1.FleetChange{Change: c.Name, Since: seconds(c.Since), Waiting: waiting, Done: int32(c.Done), Failed: int32(len(c.Failures))}
+	for i := range l.Holders {
+		switch h := &l.Holders[i]; {
+		case h.Change != c.Name || !slices.Contains(h.Policies, p.Name):
+		case h.Ended.IsZero():
+			shown.Running++
+		default:
+			shown.Watched++
+		}
+	}
+	for _, f := range c.Failures[:min(len(c.Failures), maxFailures)] {
+		shown.Failures = append(shown.Failures, v1alpha1.FleetFailure{Namespace: f.Namespace, Etcd: f.EtcdName, UID: f.Etcd, Target: f.Target, Reason: sanitize.Text(f.Reason, maxMessage), At: seconds(f.At)})
+	}
+	if c.Paused(p) {
+		shown.Paused, shown.ResumeToken = sanitize.Text(c.PausedMessage(c.Name), maxMessage), c.ResumeToken()
+	}
+	return shown
+}
+
+// byUrgency compares changes: first those that are paused and wanted, by how many namespaces want them, so that one tenant's do not displace
+// everyone's; then those under way; then those that are paused and not wanted.
+func byUrgency(a, b *v1alpha1.FleetChange, wanted map[string]int) int {
+	rank := func(c *v1alpha1.FleetChange) int {
+		paused, wants := c.Paused != "", wanted[c.Change]
+		switch {
+		case paused && wants > 0:
+			return -wants
+		case wants+int(c.Running+c.Watched) > 0:
+			return 0
+		case paused:
+			return 1
+		}
+		return 2
+	}
+	return cmp.Compare(rank(a), rank(b))
+}
+
+// wanted returns how many namespaces of a policy want each change: a task there asks for it or runs with it, or waits because it failed with the
+// same template.
+func (v *view) wanted(in fleet.Input, p *fleet.Policy) map[string]int {
+	by := map[string]sets.Set[string]{}
+	want := func(change, namespace string) {
+		if by[change] == nil {
+			by[change] = sets.New[string]()
+		}
+		by[change].Insert(namespace)
+	}
+	for _, t := range v.tasks {
+		if slices.Contains(v.covering[t.Namespace], p.Name) {
+			want(t.Status.Change, t.Namespace)
+		}
+	}
 	for i := range in.Waiting {
 		w := &in.Waiting[i]
 		if !slices.Contains(in.Covering[w.Namespace], p.Name) {
 			continue
 		}
-		if !known[w.Change] {
-			// It has no slot yet.
-			known[w.Change] = true
-			all = append(all, v1alpha1.FleetChange{Change: w.Change, Since: seconds(w.Since), Waiting: waiting[w.Change]})
-		}
-		j := slices.IndexFunc(all, func(c v1alpha1.FleetChange) bool { return c.Change == w.Change && c.Paused == "" })
-		if failed := in.Ledger.Pausing(p, w); failed != nil && j >= 0 {
-			all[j].Paused = sanitize.Text(failed.PausedMessage(w.Change), maxMessage)
+		want(w.Change, w.Namespace)
+		if failed := in.Ledger.Pausing(p, w); failed != nil {
+			want(failed.Name, w.Namespace)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b v1alpha1.FleetChange) int {
-		if (a.Paused == "") != (b.Paused == "") {
-			return strings.Compare(b.Paused, a.Paused)
-		}
-		return cmp.Or(b.Since.Compare(a.Since.Time), strings.Compare(a.Change, b.Change))
-	})
-	return all[:min(len(all), maxChanges)]
+	n := map[string]int{}
+	for change, namespaces := range by {
+		n[change] = len(namespaces)
+	}
+	return n
 }
 
-// setPaused sets the condition Paused, which is absent while nothing is paused. A paused change only counts while a task asks for it or runs
-// with it.
-func (c *Controller) setPaused(s *v1alpha1.EtcdFleetPolicyStatus, p *fleet.Policy, v *view, in fleet.Input) {
-	wanted := v.changes(p.Name)
-	change := slices.IndexFunc(s.Changes, func(c v1alpha1.FleetChange) bool { return c.Paused != "" && wanted[c.Change] })
-	paused := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, ObservedGeneration: s.ObservedGeneration, LastTransitionTime: seconds(in.Now)}
+// setPaused sets the condition Paused, which is absent while nothing is paused. A paused change only counts while it is wanted.
+func (c *Controller) setPaused(s *v1alpha1.EtcdFleetPolicyStatus, p *fleet.Policy, all []v1alpha1.FleetChange, wanted map[string]int, in fleet.Input) {
+	change := slices.IndexFunc(all, func(c v1alpha1.FleetChange) bool { return c.Paused != "" && wanted[c.Change] > 0 })
+	paused := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionTrue, ObservedGeneration: p.Generation, LastTransitionTime: seconds(in.Now)}
 	switch {
 	case p.Invalid != "":
 		paused.Reason, paused.Message = v1alpha1.ReasonInvalidPolicy, p.Invalid
@@ -155,7 +205,7 @@ func (c *Controller) setPaused(s *v1alpha1.EtcdFleetPolicyStatus, p *fleet.Polic
 	case p.Paused || p.MaxConcurrent == 0:
 		paused.Reason, paused.Message = v1alpha1.ReasonPausedBySpec, "spec.paused is set, or spec.maxConcurrent is 0: no task starts. Those that run finish."
 	case change >= 0:
-		paused.Reason, paused.Message = v1alpha1.ReasonChangeFailed, s.Changes[change].Paused
+		paused.Reason, paused.Message = v1alpha1.ReasonChangeFailed, all[change].Paused
 	default:
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionPaused)
 		return

@@ -109,7 +109,7 @@ func TestANamespaceThatCannotBeCounted(t *testing.T) {
 					}
 					w.clock.Step(interval)
 				}
-				if inForce, paused := w.shown("broken"); inForce || paused == nil || paused.Reason != v1alpha1.ReasonTasksNotCounted || !strings.Contains(paused.Message, namespaceOf(1)) || !strings.Contains(paused.Message, "forbidden") {
+				if inForce, paused := w.shown("broken"); inForce || paused == nil || paused.Reason != v1alpha1.ReasonTasksNotCounted || paused.ObservedGeneration != 1 || !strings.Contains(paused.Message, namespaceOf(1)) || !strings.Contains(paused.Message, "forbidden") {
 					t.Errorf("%t %+v", inForce, paused)
 				}
 				if inForce, paused := w.shown("fine"); !inForce || paused != nil {

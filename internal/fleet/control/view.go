@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -267,21 +268,10 @@ func replacesData(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.Spec.Type == v1alpha1.Restore && t.Status.Recovery != nil
 }
 
-// changes returns the changes of the tasks of a policy that ask for a slot or run.
-func (v *view) changes(policy string) map[string]bool {
-	all := map[string]bool{}
-	for _, t := range v.tasks {
-		if slices.Contains(v.covering[t.Namespace], policy) {
-			all[t.Status.Change] = true
-		}
-	}
-	return all
-}
-
 // etcdOf returns the UID of the Etcd that owns a task; empty if none does yet.
 func etcdOf(t *v1alpha1.EtcdOperatorTask) types.UID {
 	for _, o := range t.OwnerReferences {
-		if o.Kind == v1alpha1.KindEtcd && o.Name == t.Spec.OwnerEtcdReference.Name {
+		if etcdtasks.IsEtcd(o) && o.Name == t.Spec.OwnerEtcdReference.Name {
 			return o.UID
 		}
 	}

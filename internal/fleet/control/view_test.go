@@ -213,16 +213,33 @@ func TestWhichClustersAreRecoveredOrChange(t *testing.T) {
 	}
 }
 
-// The owner of a task is the Etcd that it names.
+// The owner of a task is the Etcd that it names, and no object of another kind that is called like it: a tenant may write the UID of someone
+// else's Etcd there, whose canary would never be watched for long enough.
 func TestWhoOwnsATask(t *testing.T) {
-	task := &v1alpha1.EtcdOperatorTask{}
-	task.Spec.OwnerEtcdReference.Name = "main"
+	w := newWorld(t, 2, 2)
+	owner := func(version, kind, name string, uid types.UID) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: name, UID: uid}
+	}
+	own := v1alpha1.GroupVersion.String()
+	theirs := []metav1.OwnerReference{owner("v1", "ConfigMap", "main", "etcd1"), owner(own, v1alpha1.KindEtcd, "other", "etcd1"), owner("evil/v1", v1alpha1.KindEtcd, "main", "etcd1"), owner("a/b/c", v1alpha1.KindEtcd, "main", "etcd1")}
 	for want, owners := range map[types.UID][]metav1.OwnerReference{
-		"":    {{Kind: "ConfigMap", Name: "main", UID: "1"}, {Kind: v1alpha1.KindEtcd, Name: "other", UID: "2"}},
-		"yes": {{Kind: v1alpha1.KindEtcd, Name: "other", UID: "2"}, {Kind: v1alpha1.KindEtcd, Name: "main", UID: "yes"}},
+		"":      theirs,
+		"etcd0": append(slices.Clone(theirs), owner(own, v1alpha1.KindEtcd, "main", "etcd0")),
+		"newer": {owner(v1alpha1.GroupVersion.Group+"/v2", v1alpha1.KindEtcd, "main", "newer")},
 	} {
+		task := w.task(0).Object
 		if task.OwnerReferences = owners; etcdOf(task) != want {
 			t.Errorf("%q, want %q", etcdOf(task), want)
+		}
+		task.Spec.Type = v1alpha1.MembershipChange
+		if err := w.api.Update(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.begin(w.task(0)); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := w.operator().look(t.Context()); err != nil || v.changing["etcd1"] != "" || want != "" && v.changing[want] == "" {
+			t.Errorf("%v %v, want that of %q", err, v.changing, want)
 		}
 	}
 }

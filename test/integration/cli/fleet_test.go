@@ -22,7 +22,7 @@ func TestFleet(t *testing.T) {
 	policy := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.Namespace}}
 	p.Expect(testEnv.Client.Create(t.Context(), policy)).To(Succeed())
 	t.Cleanup(func() { _ = testEnv.Client.Delete(context.Background(), policy) })
-	p.Expect(p.run("fleet", policy.Name).out).To(ContainSubstring("no operator has seen its newest spec yet"))
+	p.Expect(p.run("fleet", policy.Name).out).To(ContainSubstring("No operator has seen its newest spec yet"))
 	before := client.MergeFrom(policy.DeepCopy())
 	policy.Status = v1alpha1.EtcdFleetPolicyStatus{ObservedGeneration: policy.Generation, Changes: []v1alpha1.FleetChange{{
 		Change: "v1-bad", Since: now, Failed: 1, Paused: "it crashes", ResumeToken: "v1-bad.7",
