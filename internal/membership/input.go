@@ -40,8 +40,10 @@ type Goal struct {
 	KeepSources bool
 	// KeepClaims: claims of ordinals above Size are kept, unless they are temporary.
 	KeepClaims bool
-	// Single: a person has agreed that one member remains where a failure was tolerated.
-	Single bool
+	// Single: a person has agreed that one member remains where a failure was tolerated. Refusal is what the annotation for that says, quoted,
+	// if it is there and does not agree.
+	Single  bool
+	Refusal string
 }
 
 // Owner says whose a member is.

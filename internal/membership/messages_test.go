@@ -122,6 +122,7 @@ func TestMessages(t *testing.T) {
 		{observed(4, Goal{Size: 1, Single: true}, ours(0, leads), ours(1, told), ours(2, told), ours(3, told)).unsaved(), "RemoveMember: m-3 is not part of the goal"},
 		{observed(3, Goal{Size: 3}, ours(0, leads), ours(1, learner)).unsaved(), "PromoteLearner: m-1 has caught up"},
 		{three(Goal{Size: 1}, ours(0, leads), ours(1), ours(2)), "SingleAgreed: one member would remain, and no failure would be tolerated any more: to agree to that, annotate the Etcd with druid.gardener.cloud/allow-single-member=true"},
+		{three(Goal{Size: 1, Refusal: `"false"`}, ours(0, leads), ours(1), ours(2)), "SingleAgreed: one member would remain, and no failure would be tolerated any more: to agree to that, annotate the Etcd with druid.gardener.cloud/allow-single-member=true (it has the value \"false\")"},
 		{three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2, told)), "Retract: m-2 was told that it leaves, but it stays"},
 		{observed(1, Goal{Size: 3}, ours(0, leads), ours(1, down)), "ScaleUp: m-1 is in the member list and has no pod among 1 replicas"},
 		{set(observed(2, Goal{Size: 1}, ours(0, leads, told), ours(1)), func(in *Input) { in.Ordinals[0].Outdated = Pod }), "MoveLeader: m-0 leads and leaves, so leadership moves to m-1"},

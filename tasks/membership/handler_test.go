@@ -449,7 +449,10 @@ func TestToOneMember(t *testing.T) {
 	r.task.Config.SingleMember = true
 	r.Expect(r.next(time.Second).Step.Operation).To(Equal("Announce"))
 	r = newTrial(t, 3, 1)
-	metav1.SetMetaDataAnnotation(&r.task.Etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "")
+	metav1.SetMetaDataAnnotation(&r.task.Etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "false")
+	r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
+	r.Expect(r.settle().Message).To(And(HavePrefix("SingleAgreed: one member would remain"), HaveSuffix(`allow-single-member=true (it has the value "false")`)))
+	metav1.SetMetaDataAnnotation(&r.task.Etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "true")
 	r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
 	r.Expect(r.settle().Step.Operation).To(Equal("Announce"))
 }
