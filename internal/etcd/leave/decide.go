@@ -6,11 +6,16 @@ package leave
 
 import (
 	"fmt"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/tls"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 )
@@ -65,6 +70,10 @@ func decide(k members.Known, t timers) decision {
 	case len(in.Members) > 0 && others == len(in.Members):
 		return decision{why: "its members have left; it is deleted once no request that adds one can take effect any more"}
 	}
+	if doubtful := unproven(k); len(doubtful) > 0 {
+		return decision{why: fmt.Sprintf("the source cluster lists %s by the name of a member of this Etcd, at another peer URL: a second Etcd of this name may have joined since, so no member is removed. "+
+			"If it is this Etcd's, remove it with etcdctl member remove. %s", strings.Join(doubtful, ", "), wayOut(k))}
+	}
 	d := membership.Decide(in)
 	if d.Conclusion == membership.Act {
 		return decision{step: d.Step, why: fmt.Sprintf("%s: %s", d.Step.Action, d.Step.Reason)}
@@ -78,21 +87,70 @@ func decide(k members.Known, t timers) decision {
 
 // wayOut says how to delete the Etcd where its members cannot leave.
 func wayOut(k members.Known) string {
+	say := fmt.Sprintf("To delete the Etcd without that: kubectl annotate etcd %s -n %s %s=%s", k.Etcd.Name, k.Etcd.Namespace, v1alpha1.AnnotationAbandonSource, k.Etcd.UID)
 	listed := "its members"
-	if names := own(k); len(names) > 0 {
+	if names := ownNames(k); len(names) > 0 {
 		listed = strings.Join(names, ", ")
+	} else if len(own(k)) > 0 {
+		return say
 	}
-	return fmt.Sprintf("To delete the Etcd without that: kubectl annotate etcd %s -n %s %s=%s. Then remove %s from the source cluster with etcdctl member remove, unless that cluster is gone", k.Etcd.Name, k.Etcd.Namespace, v1alpha1.AnnotationAbandonSource, k.Etcd.UID, listed)
+	return fmt.Sprintf("%s. Then remove %s from the source cluster with etcdctl member remove, unless that cluster is gone", say, listed)
 }
 
-// own returns the listed members of the Etcd, by name and ID.
-func own(k members.Known) (names []string) {
+// own returns the listed members that have the name of a member of the Etcd or, while they have none, its peer URL.
+func own(k members.Known) (listed []etcdclient.Member) {
 	for _, m := range k.List {
-		if i := members.Ordinal(k.Etcd, m); i >= 0 {
-			names = append(names, fmt.Sprintf("%s (%s)", k.Etcd.MemberName(k.Etcd.PodName(int32(i))), hex(m.ID)))
+		if members.Ordinal(k.Etcd, m) >= 0 {
+			listed = append(listed, m)
+		}
+	}
+	return listed
+}
+
+// ownNames returns the names and IDs of the Etcd's own members.
+func ownNames(k members.Known) (names []string) {
+	for _, m := range own(k) {
+		if isProven(k.Etcd, m) {
+			names = append(names, fmt.Sprintf("%s (%s)", nameOf(k.Etcd, m), hex(m.ID)))
 		}
 	}
 	return names
+}
+
+// unproven returns the members that have the name of a member of the Etcd, and not its peer URLs, with these.
+func unproven(k members.Known) (names []string) {
+	for _, m := range own(k) {
+		if !isProven(k.Etcd, m) {
+			names = append(names, fmt.Sprintf("%s (%s, %s)", nameOf(k.Etcd, m), hex(m.ID), sanitize.Text(strings.Join(m.PeerURLs, " "), maxURLs)))
+		}
+	}
+	return names
+}
+
+// maxURLs bounds the shown peer URLs of a member, in bytes: they come from another cluster.
+const maxURLs = 256
+
+// isProven reports whether a member of the Etcd's name is its own: each of its peer URLs is at its host, or is one with which the operator
+// lists it, or has listed it. Members of two Etcds of one name in two Kubernetes clusters may share a host, and differ in the others.
+func isProven(etcd *v1alpha1.Etcd, m etcdclient.Member) bool {
+	pod := etcd.PodName(int32(members.Ordinal(etcd, m)))
+	addresses := map[string]bool{}
+	for _, r := range tls.Record(etcd, nil) {
+		for _, listed := range r.URLs {
+			if u, err := url.Parse(listed); err == nil && r.Name == etcd.MemberName(pod) {
+				addresses[u.Host] = true
+			}
+		}
+	}
+	return len(m.PeerURLs) > 0 && !slices.ContainsFunc(m.PeerURLs, func(listed string) bool {
+		u, err := url.Parse(listed)
+		return err != nil || u.Hostname() != etcd.MemberHost(pod) && !addresses[u.Host]
+	})
+}
+
+// nameOf returns the name that a member of the Etcd has, or will have.
+func nameOf(etcd *v1alpha1.Etcd, m etcdclient.Member) string {
+	return etcd.MemberName(etcd.PodName(int32(members.Ordinal(etcd, m))))
 }
 
 func hex(id uint64) string { return fmt.Sprintf("%x", id) }
