@@ -104,7 +104,7 @@ type Ordinal struct {
 	Pod, Claim, Ending bool
 	// Terminating: the claim is being deleted; it goes with its pod. Temporary: it was made for a further member, and goes with it.
 	Terminating, Temporary bool
-	// Foreign says why the claim is not the Etcd's own; empty if it is, or if there is none.
+	// Foreign says why the claim is not the Etcd's own, so that it is not deleted; empty if it is, or if there is none.
 	Foreign string
 	// Kept: its claim is not deleted when the ordinal goes, since a Restore keeps data there, or no task has removed its member from the list
 	// and scaled its pod away: what it holds is not known then.

@@ -34,6 +34,10 @@ func TestMessages(t *testing.T) {
 		return observed(3, Goal{Size: 3}, members...).at(2, Ordinal{Pod: true, Claim: true, Store: store})
 	}
 	set := func(in Input, change func(*Input)) Input { change(&in); return in }
+	// A member has yet to join again while a pod beyond the goal has the data of another cluster.
+	beyond := func(of1 Ordinal) Input {
+		return observed(4, Goal{Size: 3}, ours(0, leads), ours(2)).at(1, of1).at(3, Ordinal{Pod: true, Claim: true, Store: Other})
+	}
 	grow := three(Goal{Size: 5}, ours(0, leads), ours(1), ours(2))
 	for _, c := range []struct {
 		in   Input
@@ -51,6 +55,14 @@ func TestMessages(t *testing.T) {
 		{set(observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Pod: true, Claim: true}) }), "DataElsewhere: the pod of ordinal 3 is not gone yet, and its claim goes after it"},
 		{set(three(Goal{Size: 3}, ours(0, leads), ours(1, down), ours(2, down)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Claim: true}) }), "DataElsewhere: 1 of 3 voters serve, which is not a quorum: the data of ordinal 3 may be needed"},
 		{observed(4, Goal{Size: 3}, ours(0, leads), ours(1, down), ours(2, down)), "ScaleDown: the member of ordinal 3 has left"},
+		{beyond(Ordinal{Pod: true, Claim: true, Store: Free}), "AddLearner: ordinal 1 joins the cluster"},
+		{beyond(Ordinal{Pod: true, Claim: true, Store: Left, Outdated: Volume}), "DeleteClaim: ordinal 1 gets another volume"},
+		{beyond(Ordinal{Pod: true, Claim: true, Store: Left, Outdated: Pod}), "DeletePod: ordinal 1 gets another pod"},
+		{beyond(Ordinal{Pod: true, Claim: true}), "StoreFree: the agent of ordinal 1 has not reported yet that its volume is free: if this persists, see the events and the log of its pod"},
+		{set(beyond(Ordinal{Pod: true, Claim: true, Store: Free}), func(in *Input) { in.Ordinals[3].Store = Free }), "ScaleDown: the member of ordinal 3 has left"},
+		{set(beyond(Ordinal{Pod: true, Claim: true, Store: Free}), func(in *Input) { in.Replicas = 3 }), "AddLearner: ordinal 1 joins the cluster"},
+		{set(three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Claim: true, Foreign: "it is another's"}) }), "Finished"},
+		{set(observed(4, Goal{Size: 3}, ours(0, leads), ours(1), ours(2)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Claim: true, Foreign: "it is another's"}) }), "ScaleDown: the member of ordinal 3 has left"},
 		{set(join(Free, ours(0, leads), ours(1), source(0, learner)), func(in *Input) { in.Goal.KeepSources = true }), "OneLearner: s-0 is a learner, and etcd has one at a time"},
 		{join(InUse, ours(0, leads), ours(1)), "StoreFree: the agent of ordinal 2 has not reported yet that its volume is free: if this persists, see the events and the log of its pod"},
 		{join(Left, ours(0, leads), ours(1)), "StoreFree: the volume of ordinal 2 holds the data of a removed member, which its agent sets aside first"},
