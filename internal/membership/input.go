@@ -65,6 +65,9 @@ type Member struct {
 	// Name of the member; its ID in hex while it has none.
 	Name  string
 	Owner Owner
+	// Elsewhere are the peer URLs of an Unknown member that has the name of one of this StatefulSet and none of its peer URLs; empty for
+	// others.
+	Elsewhere string
 	// Ordinal of its pod, if it is ours.
 	Ordinal int
 	Learner bool

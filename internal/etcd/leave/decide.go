@@ -6,16 +6,13 @@ package leave
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/tls"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 )
@@ -55,14 +52,12 @@ func decide(k members.Known, t timers) decision {
 	in := k.Input(members.Request{Goal: membership.Goal{KeepSources: true, KeepClaims: true, Single: true}, Timers: t.members})
 	// Source members that have already left do not come back.
 	in.Observed, in.BackedUp, in.Sources = true, true, 0
-	others := 0
 	for i := range in.Members {
 		if m := &in.Members[i]; m.Owner == membership.Ours {
 			m.Told, m.Confirmed = true, true
-		} else {
-			others++
 		}
 	}
+	others := len(k.List) - len(own(k))
 	switch {
 	case len(in.Members) > 0 && others == 0, t.absent.Lasted(absentFor):
 		// The cluster is the Etcd's alone, or the members have left.
@@ -121,31 +116,17 @@ func ownNames(k members.Known) (names []string) {
 func unproven(k members.Known) (names []string) {
 	for _, m := range own(k) {
 		if !isProven(k.Etcd, m) {
-			names = append(names, fmt.Sprintf("%s (%s, %s)", nameOf(k.Etcd, m), hex(m.ID), sanitize.Text(strings.Join(m.PeerURLs, " "), maxURLs)))
+			names = append(names, fmt.Sprintf("%s (%s, %s)", nameOf(k.Etcd, m), hex(m.ID), members.ShownURLs(m)))
 		}
 	}
 	return names
 }
 
-// maxURLs bounds the shown peer URLs of a member, in bytes: they come from another cluster.
-const maxURLs = 256
-
-// isProven reports whether a member of the Etcd's name is its own: each of its peer URLs is at its host, or is one with which the operator
-// lists it, or has listed it. Members of two Etcds of one name in two Kubernetes clusters may share a host, and differ in the others.
+// isProven reports whether a member of the Etcd's name is its own: each of its peer URLs is. Members of two Etcds of one name in two Kubernetes
+// clusters may share a host, and differ in the others.
 func isProven(etcd *v1alpha1.Etcd, m etcdclient.Member) bool {
-	pod := etcd.PodName(int32(members.Ordinal(etcd, m)))
-	addresses := map[string]bool{}
-	for _, r := range tls.Record(etcd, nil) {
-		for _, listed := range r.URLs {
-			if u, err := url.Parse(listed); err == nil && r.Name == etcd.MemberName(pod) {
-				addresses[u.Host] = true
-			}
-		}
-	}
-	return len(m.PeerURLs) > 0 && !slices.ContainsFunc(m.PeerURLs, func(listed string) bool {
-		u, err := url.Parse(listed)
-		return err != nil || u.Hostname() != etcd.MemberHost(pod) && !addresses[u.Host]
-	})
+	own := members.OwnURL(etcd, members.Ordinal(etcd, m))
+	return len(m.PeerURLs) > 0 && !slices.ContainsFunc(m.PeerURLs, func(peer string) bool { return !own(peer) })
 }
 
 // nameOf returns the name that a member of the Etcd has, or will have.
