@@ -76,8 +76,7 @@ const (
 	// AnnotationBypassFleet on an EtcdOperatorTask has it start in spite of all EtcdFleetPolicies: the value is "true". It takes the verb
 	// bypass on etcdfleetpolicies.
 	AnnotationBypassFleet = "druid.gardener.cloud/bypass-fleet"
-	// AnnotationAllowSingleMember on an Etcd, with any value, agrees that its cluster shrinks to one member, which tolerates no
-	// failure.
+	// AnnotationAllowSingleMember on an Etcd agrees that its cluster shrinks to one member, which tolerates no failure: the value is "true".
 	AnnotationAllowSingleMember = "druid.gardener.cloud/allow-single-member"
 	// AnnotationAbandonSource on an Etcd that is deleted, with its UID as the value, lets it go although members of it may be in the list
 	// of a source cluster: they stay there. A consent that is written into a manifest would be one to a UID that no Etcd has.

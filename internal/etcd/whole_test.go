@@ -14,6 +14,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/tls"
@@ -338,6 +340,32 @@ func TestEtcdThatJoinsIsKept(t *testing.T) {
 		_, err := s.once()
 		s.Expect(err).NotTo(HaveOccurred())
 		s.Expect(s.etcd().Finalizers).To(Equal(c.want), name)
+	}
+}
+
+// A source that answers is joined only once it may be: until then no member is started and its ID is not recorded, however often the
+// operator looks, and whether or not there is a StatefulSet by then.
+func TestASourceThatMayNotBeJoined(t *testing.T) {
+	for name, replicas := range map[string]int32{"it joins at once": 3, "it gets its replicas later": 0} {
+		t.Run(name, func(t *testing.T) {
+			source := &etcdfake.Cluster{Names: []string{"old-0"}, Endpoints: []string{"http://192.0.2.99:2379"}, Up: func(int) bool { return true }}
+			source.Raise(etcdclient.AlarmNoSpace, 0)
+			s := sceneOf(t, func(e *v1alpha1.Etcd) {
+				e.Spec.Replicas = replicas
+				e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "old-0"}}, ClientEndpoints: source.Endpoints}
+			})
+			s.world.Members = source
+			s.settle()
+			s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+			s.settle()
+			s.Expect(s.condition(v1alpha1.ConditionDataVolumesReady).Message).To(ContainSubstring("the source cluster has the alarm NOSPACE of old-0"))
+			s.Expect(s.set().Spec.Replicas).To(HaveValue(BeZero()))
+			s.Expect(s.etcd().Status.ClusterID).To(BeEmpty())
+			source.Disarm()
+			s.settle()
+			s.Expect(s.set().Spec.Replicas).To(HaveValue(BeEquivalentTo(3)))
+			s.Expect(s.etcd().Status.ClusterID).To(Equal("1"))
+		})
 	}
 }
 

@@ -70,6 +70,9 @@ func membersKnown(s *state, _ *Step) string {
 
 // undeclared says what to do about a foreign member. Members of a source can be named as long as there is one, but not while members join it.
 func undeclared(m *Member, joins bool) string {
+	if m.Elsewhere != "" {
+		return fmt.Sprintf("%s (%x) has the name of a member of this StatefulSet, and other peer URLs (%s): a second Etcd of this name may have joined the source cluster, and its members are left alone. Delete one of the two Etcds; or, if it is this one's, name its URL in spec.etcd.additionalAdvertisedURLs", m.Name, m.ID, m.Elsewhere)
+	}
 	say := fmt.Sprintf("%s (%x) is not a member of this StatefulSet and was not declared: remove it (etcdctl member remove %x)", m.Name, m.ID, m.ID)
 	if joins {
 		say += "; or if it belongs to the source cluster, name it in spec.etcd.bootstrapWithExistingCluster once BootstrappedWithExistingCluster is True"

@@ -102,5 +102,9 @@ func singleAgreed(s *state, step *Step) string {
 	if s.Goal.Single || s.finally() != 1 || len(s.voters) < 3 || m.Learner || !s.leaves(m) {
 		return ""
 	}
-	return "one member would remain, and no failure would be tolerated any more: to agree to that, annotate the Etcd with druid.gardener.cloud/allow-single-member=true"
+	say := "one member would remain, and no failure would be tolerated any more: to agree to that, annotate the Etcd with druid.gardener.cloud/allow-single-member=true"
+	if s.Goal.Refusal != "" {
+		say += fmt.Sprintf(" (it has the value %s)", s.Goal.Refusal)
+	}
+	return say
 }

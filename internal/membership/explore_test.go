@@ -65,6 +65,9 @@ func (e *explorer) finish(w *world) string {
 			if waits++; waits < 4 {
 				break
 			}
+			if out := w.keptOut(); d.Step != nil && d.Step.Ordinal >= w.goal.Size && out != "" {
+				return fmt.Sprintf("%s waits for %s %d: %v after %s: %s", out, d.Step.Action, d.Step.Ordinal, d.Blocking, done, w)
+			}
 			if w.waitsForOthers(d) {
 				return ""
 			}
@@ -113,6 +116,20 @@ func (w *world) waitsForOthers(d Decision) bool {
 		}
 		return false
 	})
+}
+
+// keptOut is a member of the goal that is not listed, and whose pod waits with a free volume; empty if there is none, or if what would add
+// it waits for others.
+func (w *world) keptOut() string {
+	if _, up, _ := w.voters(); up < w.count() || learners(w) > 0 || w.twice() || slices.ContainsFunc(w.members, func(n node) bool { return n.owner == Unknown || n.hidden }) {
+		return ""
+	}
+	for i := range min(w.goal.Size, w.replicas) {
+		if o := w.ordinals[i]; w.at(i) == nil && o.pod && o.store == Free && o.outdated == Nothing && !o.terminating && !o.ending && !o.foreign {
+			return fmt.Sprintf("m%d", i)
+		}
+	}
+	return ""
 }
 
 // dataLost reports whether a voter has lost its data.

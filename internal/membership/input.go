@@ -40,8 +40,10 @@ type Goal struct {
 	KeepSources bool
 	// KeepClaims: claims of ordinals above Size are kept, unless they are temporary.
 	KeepClaims bool
-	// Single: a person has agreed that one member remains where a failure was tolerated.
-	Single bool
+	// Single: a person has agreed that one member remains where a failure was tolerated. Refusal is what the annotation for that says, quoted,
+	// if it is there and does not agree.
+	Single  bool
+	Refusal string
 }
 
 // Owner says whose a member is.
@@ -63,6 +65,9 @@ type Member struct {
 	// Name of the member; its ID in hex while it has none.
 	Name  string
 	Owner Owner
+	// Elsewhere are the peer URLs of an Unknown member that has the name of one of this StatefulSet and none of its peer URLs; empty for
+	// others.
+	Elsewhere string
 	// Ordinal of its pod, if it is ours.
 	Ordinal int
 	Learner bool
@@ -102,7 +107,7 @@ type Ordinal struct {
 	Pod, Claim, Ending bool
 	// Terminating: the claim is being deleted; it goes with its pod. Temporary: it was made for a further member, and goes with it.
 	Terminating, Temporary bool
-	// Foreign says why the claim is not the Etcd's own; empty if it is, or if there is none.
+	// Foreign says why the claim is not the Etcd's own, so that it is not deleted; empty if it is, or if there is none.
 	Foreign string
 	// Kept: its claim is not deleted when the ordinal goes, since a Restore keeps data there, or no task has removed its member from the list
 	// and scaled its pod away: what it holds is not known then.

@@ -106,6 +106,7 @@ var invariants = []invariant{
 		return cmpOr(
 			when(w.at(step.Ordinal) != nil, "its member is in the list"),
 			when(o.store == Other && !o.terminating, "the volume has the data of another cluster"),
+			when(step.Action == DeleteClaim && o.foreign, "the claim is foreign"),
 			when(step.Action == DeleteClaim && step.Ordinal >= w.goal.Size && w.goal.KeepClaims && !o.temporary, "the claim is kept"),
 			when(w.observed < w.replicas || w.observed > w.replicas, "the controller would act on older replicas"),
 			when(step.Action == DeleteClaim && step.Ordinal >= w.replicas && o.pod, "its pod is still there"),
@@ -322,7 +323,7 @@ func reached(w *world) bool {
 		}
 	}
 	for i, o := range w.ordinals {
-		if i >= w.goal.Size && (o.pod || o.claim && (o.temporary || !w.goal.KeepClaims)) || i < w.goal.Size && o.outdated != Nothing {
+		if i >= w.goal.Size && (o.pod || o.claim && !o.foreign && (o.temporary || !w.goal.KeepClaims)) || i < w.goal.Size && o.outdated != Nothing {
 			return false
 		}
 	}

@@ -34,6 +34,10 @@ func TestMessages(t *testing.T) {
 		return observed(3, Goal{Size: 3}, members...).at(2, Ordinal{Pod: true, Claim: true, Store: store})
 	}
 	set := func(in Input, change func(*Input)) Input { change(&in); return in }
+	// A member has yet to join again while a pod beyond the goal has the data of another cluster.
+	beyond := func(of1 Ordinal) Input {
+		return observed(4, Goal{Size: 3}, ours(0, leads), ours(2)).at(1, of1).at(3, Ordinal{Pod: true, Claim: true, Store: Other})
+	}
 	grow := three(Goal{Size: 5}, ours(0, leads), ours(1), ours(2))
 	for _, c := range []struct {
 		in   Input
@@ -46,11 +50,20 @@ func TestMessages(t *testing.T) {
 		{three(Goal{Size: 2}, ours(0, leads), ours(1), ours(2)), "GoalOdd: 2 voters tolerate no more failures than 1: choose a size that leads to 1 or 3"},
 		{join(Free, ours(0, leads), ours(1), Member{ID: 0xab, Name: "x"}), "MembersKnown: x (ab) is not a member of this StatefulSet and was not declared: remove it (etcdctl member remove ab)"},
 		{set(join(Free, source(0, leads), source(1), Member{ID: 0xab, Name: "x"}), func(in *Input) { in.Sources = 2 }), "MembersKnown: x (ab) is not a member of this StatefulSet and was not declared: remove it (etcdctl member remove ab); or if it belongs to the source cluster, name it in spec.etcd.bootstrapWithExistingCluster once BootstrappedWithExistingCluster is True"},
+		{join(Free, source(0, leads), source(1), Member{ID: 0xab, Name: "m-0", Elsewhere: "http://x"}), "MembersKnown: m-0 (ab) has the name of a member of this StatefulSet, and other peer URLs (http://x): a second Etcd of this name may have joined the source cluster, and its members are left alone. Delete one of the two Etcds; or, if it is this one's, name its URL in spec.etcd.additionalAdvertisedURLs"},
 		{join(Free, ours(0, leads), ours(1), ours(1, func(m *Member) { m.ID = 0xab })), "MembersKnown: two members are listed for ordinal 1 (b and ab): remove the one that does not run with etcdctl"},
 		{observed(4, Goal{Size: 3}, ours(0, leads), ours(1), ours(2)).at(3, Ordinal{Pod: true, Claim: true, Store: Other}), "DataElsewhere: the volume of ordinal 3 holds the data of another cluster: copy what you need of it, and delete its claim"},
 		{set(observed(3, Goal{Size: 3}, ours(0, leads), ours(1), ours(2)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Pod: true, Claim: true}) }), "DataElsewhere: the pod of ordinal 3 is not gone yet, and its claim goes after it"},
 		{set(three(Goal{Size: 3}, ours(0, leads), ours(1, down), ours(2, down)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Claim: true}) }), "DataElsewhere: 1 of 3 voters serve, which is not a quorum: the data of ordinal 3 may be needed"},
 		{observed(4, Goal{Size: 3}, ours(0, leads), ours(1, down), ours(2, down)), "ScaleDown: the member of ordinal 3 has left"},
+		{beyond(Ordinal{Pod: true, Claim: true, Store: Free}), "AddLearner: ordinal 1 joins the cluster"},
+		{beyond(Ordinal{Pod: true, Claim: true, Store: Left, Outdated: Volume}), "DeleteClaim: ordinal 1 gets another volume"},
+		{beyond(Ordinal{Pod: true, Claim: true, Store: Left, Outdated: Pod}), "DeletePod: ordinal 1 gets another pod"},
+		{beyond(Ordinal{Pod: true, Claim: true}), "StoreFree: the agent of ordinal 1 has not reported yet that its volume is free: if this persists, see the events and the log of its pod"},
+		{set(beyond(Ordinal{Pod: true, Claim: true, Store: Free}), func(in *Input) { in.Ordinals[3].Store = Free }), "ScaleDown: the member of ordinal 3 has left"},
+		{set(beyond(Ordinal{Pod: true, Claim: true, Store: Free}), func(in *Input) { in.Replicas = 3 }), "AddLearner: ordinal 1 joins the cluster"},
+		{set(three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Claim: true, Foreign: "it is another's"}) }), "Finished"},
+		{set(observed(4, Goal{Size: 3}, ours(0, leads), ours(1), ours(2)), func(in *Input) { in.Ordinals = append(in.Ordinals, Ordinal{Claim: true, Foreign: "it is another's"}) }), "ScaleDown: the member of ordinal 3 has left"},
 		{set(join(Free, ours(0, leads), ours(1), source(0, learner)), func(in *Input) { in.Goal.KeepSources = true }), "OneLearner: s-0 is a learner, and etcd has one at a time"},
 		{join(InUse, ours(0, leads), ours(1)), "StoreFree: the agent of ordinal 2 has not reported yet that its volume is free: if this persists, see the events and the log of its pod"},
 		{join(Left, ours(0, leads), ours(1)), "StoreFree: the volume of ordinal 2 holds the data of a removed member, which its agent sets aside first"},
@@ -122,6 +135,7 @@ func TestMessages(t *testing.T) {
 		{observed(4, Goal{Size: 1, Single: true}, ours(0, leads), ours(1, told), ours(2, told), ours(3, told)).unsaved(), "RemoveMember: m-3 is not part of the goal"},
 		{observed(3, Goal{Size: 3}, ours(0, leads), ours(1, learner)).unsaved(), "PromoteLearner: m-1 has caught up"},
 		{three(Goal{Size: 1}, ours(0, leads), ours(1), ours(2)), "SingleAgreed: one member would remain, and no failure would be tolerated any more: to agree to that, annotate the Etcd with druid.gardener.cloud/allow-single-member=true"},
+		{three(Goal{Size: 1, Refusal: `"false"`}, ours(0, leads), ours(1), ours(2)), "SingleAgreed: one member would remain, and no failure would be tolerated any more: to agree to that, annotate the Etcd with druid.gardener.cloud/allow-single-member=true (it has the value \"false\")"},
 		{three(Goal{Size: 3}, ours(0, leads), ours(1), ours(2, told)), "Retract: m-2 was told that it leaves, but it stays"},
 		{observed(1, Goal{Size: 3}, ours(0, leads), ours(1, down)), "ScaleUp: m-1 is in the member list and has no pod among 1 replicas"},
 		{set(observed(2, Goal{Size: 1}, ours(0, leads, told), ours(1)), func(in *Input) { in.Ordinals[0].Outdated = Pod }), "MoveLeader: m-0 leads and leaves, so leadership moves to m-1"},

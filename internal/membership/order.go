@@ -105,23 +105,40 @@ func leaveEven(s *state) *Step {
 	return remove(s)
 }
 
-// cleanUp removes what is left of ordinals that are not in the list. Pods go before claims where the ordinal goes; where
-// another pod takes its place, the claim goes first, or the StatefulSet controller would give it the same one again.
+// cleanUp removes what is left of ordinals that are not in the list. What a guard keeps of an ordinal beyond the goal, perhaps until a person has
+// decided, keeps no other member out: it is passed over while there is one to add.
 func cleanUp(s *state) *Step {
+	var kept *Step
 	for i := len(s.Ordinals) - 1; i >= 0; i-- {
-		o := s.Ordinals[i]
-		switch {
-		case s.listed(i) != nil:
-		case !s.wanted(i) && i == s.Replicas-1:
-			return &Step{Action: ScaleDown, Ordinal: i, Reason: fmt.Sprintf("the member of ordinal %d has left", i)}
-		case !s.wanted(i) && i >= s.Replicas && o.Claim && !o.Terminating && !o.Kept && (o.Temporary || !s.Goal.KeepClaims):
-			return &Step{Action: DeleteClaim, Ordinal: i, Reason: fmt.Sprintf("the member of ordinal %d has left, and its volume is not kept", i)}
-		case i >= s.Replicas: // the StatefulSet controller is removing the pod
-		case s.wanted(i) && o.Outdated == Volume && o.Claim && !o.Terminating:
-			return &Step{Action: DeleteClaim, Ordinal: i, Reason: fmt.Sprintf("ordinal %d gets another volume", i)}
-		case s.wanted(i) && (o.Outdated != Nothing || o.Terminating) && o.Pod && !o.Ending:
-			return &Step{Action: DeletePod, Ordinal: i, Reason: fmt.Sprintf("ordinal %d gets another pod", i)}
+		switch step := s.cleanUpOf(i); {
+		case step == nil || kept != nil && !s.wanted(i):
+		case s.wanted(i) || dataElsewhere(s, step) == "":
+			return step
+		default:
+			kept = step
 		}
+	}
+	if kept != nil && add(s) != nil {
+		return nil
+	}
+	return kept
+}
+
+// cleanUpOf returns the next step of cleanUp for an ordinal; nil if nothing is left. Pods go before claims where the ordinal goes; where another
+// pod takes its place, the claim goes first, or the StatefulSet controller would give it the same one again.
+func (s *state) cleanUpOf(i int) *Step {
+	o, wanted := s.Ordinals[i], s.wanted(i)
+	switch {
+	case s.listed(i) != nil:
+	case !wanted && i == s.Replicas-1:
+		return &Step{Action: ScaleDown, Ordinal: i, Reason: fmt.Sprintf("the member of ordinal %d has left", i)}
+	case !wanted && i >= s.Replicas && o.Claim && !o.Terminating && !o.Kept && o.Foreign == "" && (o.Temporary || !s.Goal.KeepClaims):
+		return &Step{Action: DeleteClaim, Ordinal: i, Reason: fmt.Sprintf("the member of ordinal %d has left, and its volume is not kept", i)}
+	case i >= s.Replicas: // the StatefulSet controller is removing the pod
+	case wanted && o.Outdated == Volume && o.Claim && !o.Terminating:
+		return &Step{Action: DeleteClaim, Ordinal: i, Reason: fmt.Sprintf("ordinal %d gets another volume", i)}
+	case wanted && (o.Outdated != Nothing || o.Terminating) && o.Pod && !o.Ending:
+		return &Step{Action: DeletePod, Ordinal: i, Reason: fmt.Sprintf("ordinal %d gets another pod", i)}
 	}
 	return nil
 }

@@ -457,7 +457,10 @@ func TestToOneMember(t *testing.T) {
 	r.task.Config.SingleMember = true
 	r.Expect(r.next(time.Second).Step.Operation).To(Equal("Announce"))
 	r = newTrial(t, 3, 1)
-	metav1.SetMetaDataAnnotation(&r.task.Etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "")
+	metav1.SetMetaDataAnnotation(&r.task.Etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "false")
+	r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
+	r.Expect(r.settle().Message).To(And(HavePrefix("SingleAgreed: one member would remain"), HaveSuffix(`allow-single-member=true (it has the value "false")`)))
+	metav1.SetMetaDataAnnotation(&r.task.Etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "true")
 	r.Expect(r.api.Update(t.Context(), r.task.Etcd)).To(Succeed())
 	r.Expect(r.settle().Step.Operation).To(Equal("Announce"))
 }
@@ -473,11 +476,12 @@ func (r *trial) scaledAway(pod string) {
 
 // Only a claim of the Etcd's own is deleted, as it was observed, and only as the policy says.
 func TestDeletesClaims(t *testing.T) {
+	others := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "other", UID: "other", Controller: ptr.To(true)}}
 	for name, foreign := range map[string]bool{"its own": false, "a foreign one": true} {
 		r := newTrial(t, 3, 3)
 		claim := apitest.Claim(r.task.Etcd, 3)
 		if foreign {
-			claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "other", UID: "other", Controller: ptr.To(true)}}
+			claim.OwnerReferences = others
 		}
 		r.Expect(r.api.Create(t.Context(), claim)).To(Succeed())
 		r.Expect(r.next(0).Outcome).To(Equal(tasks.Done), "claims are kept: "+name)
@@ -489,14 +493,18 @@ func TestDeletesClaims(t *testing.T) {
 		r.scaledAway("main-3")
 		v, err := r.handler.Execute(t.Context(), r.task)
 		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(v.Step.Operation).To(Equal("DeleteClaim"))
-		err = r.handler.Perform(t.Context(), r.task.Task, *v.Step)
-		r.Expect(err != nil).To(Equal(foreign), name)
 		if foreign {
-			r.Expect(coded.Of(err, "")).To(Equal(v1alpha1.ErrForeignObject))
+			r.Expect(v.Outcome).To(Equal(tasks.Done), "it keeps nothing else from ending")
+			r.Expect(v.Message).To(ContainSubstring("main-main-3 stay"))
+			continue
 		}
-		found := r.api.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)
-		r.Expect(found == nil).To(Equal(foreign), name)
+		r.Expect(v.Step.Operation).To(Equal("DeleteClaim"))
+		observed := v.Step.Detail.(detail).in.Claims[3]
+		observed.OwnerReferences = others
+		r.Expect(coded.Of(r.handler.Perform(t.Context(), r.task.Task, *v.Step), "")).To(Equal(v1alpha1.ErrForeignObject))
+		observed.OwnerReferences = claim.OwnerReferences
+		r.Expect(r.handler.Perform(t.Context(), r.task.Task, *v.Step)).To(Succeed())
+		r.Expect(r.api.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)).NotTo(Succeed())
 	}
 }
 

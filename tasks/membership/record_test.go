@@ -191,6 +191,10 @@ func TestVerdict(t *testing.T) {
 		in.Ordinals = []membership.Ordinal{{Kept: true}, {}, {}, {Kept: true}, {Kept: false}}
 	}
 	g.Expect(verdict(seen(kept), membership.Decision{Conclusion: membership.Finished}, noon).Message).To(ContainSubstring("; %s stay", seen().Etcd.ClaimName(3)))
+	foreign := func(in *input) {
+		in.Ordinals = []membership.Ordinal{{}, {}, {}, {Claim: true, Foreign: "it is another's"}}
+	}
+	g.Expect(verdict(seen(foreign), membership.Decision{Conclusion: membership.Finished}, noon).Message).To(ContainSubstring("; %s stay: a Restore keeps data there, they are not the Etcd's own, or", seen().Etcd.ClaimName(3)))
 	retained := func(in *input) { in.Goal.KeepClaims = true }
 	g.Expect(verdict(seen(kept, retained), membership.Decision{Conclusion: membership.Finished}, noon).Message).NotTo(ContainSubstring("stay"), "as the spec asks for")
 	held := verdict(seen(), blocked(1, membership.GuardMembersSettled, membership.GuardBackedUp), noon)

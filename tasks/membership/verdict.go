@@ -46,7 +46,7 @@ func verdict(in input, d membership.Decision, now time.Time) tasks.Verdict {
 		v.Outcome, v.RequeueAfter = tasks.Done, 0
 		v.Message = fmt.Sprintf("the cluster has %d voters, and every one of them is a member of the goal", recorded.Voters)
 		if kept := in.kept(); len(kept) > 0 {
-			v.Message += fmt.Sprintf("; %s stay: a Restore keeps data there, or no task has seen a member of this cluster leave them. Delete them once nothing on them is needed", strings.Join(kept, ", "))
+			v.Message += fmt.Sprintf("; %s stay: a Restore keeps data there, they are not the Etcd's own, or no task has seen a member of this cluster leave them. Delete them once nothing on them is needed", strings.Join(kept, ", "))
 		}
 	case membership.Wait:
 		v.Reason, v.Message = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Blocking[0].Guard, d.Blocking[0].Message)
@@ -70,7 +70,7 @@ func verdict(in input, d membership.Decision, now time.Time) tasks.Verdict {
 // kept returns the claims beyond the goal that stay although the spec asks for their deletion.
 func (in input) kept() (claims []string) {
 	for i := in.Goal.Size; i < len(in.Ordinals); i++ {
-		if o := in.Ordinals[i]; o.Kept && (o.Temporary || !in.Goal.KeepClaims) {
+		if o := in.Ordinals[i]; (o.Kept || o.Foreign != "") && (o.Temporary || !in.Goal.KeepClaims) {
 			claims = append(claims, in.Etcd.ClaimName(int32(i)))
 		}
 	}

@@ -56,8 +56,8 @@ func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.Pe
 	}
 	if state.Awake(st.StatefulSet) {
 		if etcd.SourceStays() {
-			// Running members wait: nothing permits them to begin a cluster.
-			return View{}, nil
+			// Running members wait, since nothing permits them to begin a cluster, and join once they may.
+			return View{Found: s.joins(ctx, etcd, nil).found}, nil
 		}
 		return View{}, s.inherit(ctx, st, objects)
 	}
@@ -68,7 +68,7 @@ func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.Pe
 	}
 	d := decide(f)
 	if etcd.SourceStays() && (d.begins || d.found != nil) {
-		d = join(etcd, d.found, s.Source(ctx, etcd), etcd.EtcdImage(s.Images.Etcd))
+		d = s.joins(ctx, etcd, d.found)
 	}
 	if err := s.carryOut(ctx, reads, st, f, d, objects); err != nil {
 		return View{}, err
@@ -77,6 +77,11 @@ func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.Pe
 		ctrl.LoggerFrom(ctx).Info("The members are those of a cluster that exists, which becomes that of the Etcd", "why", d.why, "clusterID", d.found.ID, "members", d.found.Size)
 	}
 	return View{Reason: d.reason, Why: d.why, Found: d.found, begins: d.begins, permitted: f.permit != nil, reads: reads}, nil
+}
+
+// joins asks the source whether members may join it.
+func (s Starter) joins(ctx context.Context, etcd *v1alpha1.Etcd, found *Cluster) decision {
+	return join(etcd, found, s.Source(ctx, etcd), etcd.EtcdImage(s.Images.Etcd))
 }
 
 // carryOut takes the step of a decision.

@@ -423,11 +423,17 @@ func TestWhoseVolumesAreNotSurveyed(t *testing.T) {
 		given  func(b *stage, e *v1alpha1.Etcd)
 		begins bool
 	}{
-		"it has no replicas":        {given: func(_ *stage, e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},
-		"it records a cluster":      {given: func(_ *stage, e *v1alpha1.Etcd) { e.Status.ClusterID = "cafe" }},
-		"it is being recovered":     {given: func(_ *stage, e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{} }},
-		"its members run":           {given: func(b *stage, _ *v1alpha1.Etcd) { runs(b) }, begins: true},
-		"its members run, and join": {given: func(b *stage, e *v1alpha1.Etcd) { runs(b); e.Spec.Etcd.BootstrapWithExistingCluster = source }},
+		"it has no replicas":    {given: func(_ *stage, e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},
+		"it records a cluster":  {given: func(_ *stage, e *v1alpha1.Etcd) { e.Status.ClusterID = "cafe" }},
+		"it is being recovered": {given: func(_ *stage, e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{} }},
+		"its members run":       {given: func(b *stage, _ *v1alpha1.Etcd) { runs(b) }, begins: true},
+		"its members run, and join": {given: func(b *stage, e *v1alpha1.Etcd) {
+			runs(b)
+			e.Spec.Etcd.BootstrapWithExistingCluster = source
+			b.source = func() (uint64, []etcdclient.Member) {
+				return 0xcafe, []etcdclient.Member{{ID: 1, Name: "s0"}, {ID: 2, Name: "m-1"}}
+			}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newStage(t)
@@ -466,6 +472,20 @@ func TestTheClusterThatMembersJoin(t *testing.T) {
 			b.Expect(view.begins).To(BeFalse())
 		})
 	}
+}
+
+// Members that someone has started before they may join wait. They join once the source may be joined, as it would be before the first start.
+func TestMembersThatWaitForTheirSource(t *testing.T) {
+	b := newStage(t)
+	etcd, set := b.etcd(), of(b, "m", &appsv1.StatefulSet{})
+	b.change(etcd, func() { etcd.Spec.Etcd.BootstrapWithExistingCluster = source })
+	b.change(set, func() { set.Spec.Replicas = ptr.To[int32](3) })
+	list := []etcdclient.Member{{ID: 1, Name: "s0"}, {ID: 2, Name: "stray"}}
+	b.source = func() (uint64, []etcdclient.Member) { return 0xcafe, list }
+	b.Expect(b.look()).To(Equal(View{}), "they are not stopped")
+	list = list[:1]
+	b.Expect(b.look()).To(Equal(View{Found: &Cluster{"cafe", 3}}))
+	b.Expect(b.permit()).To(BeNil())
 }
 
 func TestStarts(t *testing.T) {

@@ -6,10 +6,12 @@ package leave
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
@@ -50,20 +52,22 @@ func decide(k members.Known, t timers) decision {
 	in := k.Input(members.Request{Goal: membership.Goal{KeepSources: true, KeepClaims: true, Single: true}, Timers: t.members})
 	// Source members that have already left do not come back.
 	in.Observed, in.BackedUp, in.Sources = true, true, 0
-	others := 0
 	for i := range in.Members {
 		if m := &in.Members[i]; m.Owner == membership.Ours {
 			m.Told, m.Confirmed = true, true
-		} else {
-			others++
 		}
 	}
+	others := len(k.List) - len(own(k))
 	switch {
 	case len(in.Members) > 0 && others == 0, t.absent.Lasted(absentFor):
 		// The cluster is the Etcd's alone, or the members have left.
 		return decision{left: true}
 	case len(in.Members) > 0 && others == len(in.Members):
 		return decision{why: "its members have left; it is deleted once no request that adds one can take effect any more"}
+	}
+	if doubtful := unproven(k); len(doubtful) > 0 {
+		return decision{why: fmt.Sprintf("the source cluster lists %s by the name of a member of this Etcd, at another peer URL: a second Etcd of this name may have joined since, so no member is removed. "+
+			"If it is this Etcd's, remove it with etcdctl member remove. %s", strings.Join(doubtful, ", "), wayOut(k))}
 	}
 	d := membership.Decide(in)
 	if d.Conclusion == membership.Act {
@@ -78,21 +82,56 @@ func decide(k members.Known, t timers) decision {
 
 // wayOut says how to delete the Etcd where its members cannot leave.
 func wayOut(k members.Known) string {
+	say := fmt.Sprintf("To delete the Etcd without that: kubectl annotate etcd %s -n %s %s=%s", k.Etcd.Name, k.Etcd.Namespace, v1alpha1.AnnotationAbandonSource, k.Etcd.UID)
 	listed := "its members"
-	if names := own(k); len(names) > 0 {
+	if names := ownNames(k); len(names) > 0 {
 		listed = strings.Join(names, ", ")
+	} else if len(own(k)) > 0 {
+		return say
 	}
-	return fmt.Sprintf("To delete the Etcd without that: kubectl annotate etcd %s -n %s %s=%s. Then remove %s from the source cluster with etcdctl member remove, unless that cluster is gone", k.Etcd.Name, k.Etcd.Namespace, v1alpha1.AnnotationAbandonSource, k.Etcd.UID, listed)
+	return fmt.Sprintf("%s. Then remove %s from the source cluster with etcdctl member remove, unless that cluster is gone", say, listed)
 }
 
-// own returns the listed members of the Etcd, by name and ID.
-func own(k members.Known) (names []string) {
+// own returns the listed members that have the name of a member of the Etcd or, while they have none, its peer URL.
+func own(k members.Known) (listed []etcdclient.Member) {
 	for _, m := range k.List {
-		if i := members.Ordinal(k.Etcd, m); i >= 0 {
-			names = append(names, fmt.Sprintf("%s (%s)", k.Etcd.MemberName(k.Etcd.PodName(int32(i))), hex(m.ID)))
+		if members.Ordinal(k.Etcd, m) >= 0 {
+			listed = append(listed, m)
+		}
+	}
+	return listed
+}
+
+// ownNames returns the names and IDs of the Etcd's own members.
+func ownNames(k members.Known) (names []string) {
+	for _, m := range own(k) {
+		if isProven(k.Etcd, m) {
+			names = append(names, fmt.Sprintf("%s (%s)", nameOf(k.Etcd, m), hex(m.ID)))
 		}
 	}
 	return names
+}
+
+// unproven returns the members that have the name of a member of the Etcd, and not its peer URLs, with these.
+func unproven(k members.Known) (names []string) {
+	for _, m := range own(k) {
+		if !isProven(k.Etcd, m) {
+			names = append(names, fmt.Sprintf("%s (%s, %s)", nameOf(k.Etcd, m), hex(m.ID), members.ShownURLs(m)))
+		}
+	}
+	return names
+}
+
+// isProven reports whether a member of the Etcd's name is its own: each of its peer URLs is. Members of two Etcds of one name in two Kubernetes
+// clusters may share a host, and differ in the others.
+func isProven(etcd *v1alpha1.Etcd, m etcdclient.Member) bool {
+	own := members.OwnURL(etcd, members.Ordinal(etcd, m))
+	return len(m.PeerURLs) > 0 && !slices.ContainsFunc(m.PeerURLs, func(peer string) bool { return !own(peer) })
+}
+
+// nameOf returns the name that a member of the Etcd has, or will have.
+func nameOf(etcd *v1alpha1.Etcd, m etcdclient.Member) string {
+	return etcd.MemberName(etcd.PodName(int32(members.Ordinal(etcd, m))))
 }
 
 func hex(id uint64) string { return fmt.Sprintf("%x", id) }

@@ -26,7 +26,7 @@ func joined(own int) members.Known {
 	k := members.Known{Etcd: etcd, Snapshot: &cluster.Snapshot{}}
 	k.Snapshot.Cluster = cluster.Cluster{ID: 7, Leader: 1, LeaderKnown: true, Reachable: true}
 	vote := func(id uint64, name string) {
-		k.List = append(k.List, etcdclient.Member{ID: id, Name: name})
+		k.List = append(k.List, etcdclient.Member{ID: id, Name: name, PeerURLs: []string{"http://" + name + ".main-peer.ns.svc:2380"}})
 		k.Snapshot.Cluster.Voters = append(k.Snapshot.Cluster.Voters, cluster.Voter{ID: id, Name: name, Ordinal: -1, Serving: true, Endpoint: "http://" + name})
 	}
 	for i := range 3 {
@@ -79,7 +79,7 @@ func TestDecide(t *testing.T) {
 		"connections are young":     {2, nil, 5, "MembersSettled: 0 of 5 voters have been connected for long enough, and etcd wants 4" + both},
 		"one leads":                 {2, func(k *members.Known) { k.Snapshot.Cluster.Leader = 10 }, 0, "MoveLeader a to 1"},
 		"a learner": {2, func(k *members.Known) {
-			k.List = append(k.List, etcdclient.Member{ID: 12, Name: "main-2", Learner: true})
+			k.List = append(k.List, etcdclient.Member{ID: 12, Name: "main-2", PeerURLs: []string{"http://main-2.main-peer.ns.svc:2380"}, Learner: true})
 		}, 0, "RemoveMember c to 0"},
 		"one that has never started": {0, func(k *members.Known) {
 			k.List = append(k.List, etcdclient.Member{ID: 12, PeerURLs: []string{"http://main-0.main-peer.ns.svc:2380"}, Learner: true})
@@ -104,6 +104,56 @@ func TestDecide(t *testing.T) {
 			NewWithT(t).Expect(after(k, tc.seconds).String()).To(Equal(tc.want))
 		})
 	}
+}
+
+// A second Etcd of that name may have joined the source since the members of this one have left. Its members have the names of this one's, and
+// are not removed: they are this one's only by their peer URLs. While that is not clear, nothing is removed, and the Etcd is kept.
+func TestANameAloneIsNotRemoved(t *testing.T) {
+	const peer = "http://main-0.main-peer.ns.svc:2380"
+	url := func(urls ...string) func(*members.Known) {
+		return func(k *members.Known) { k.List[3].PeerURLs = urls }
+	}
+	records := func(change func(*members.Known)) func(*members.Known) {
+		return func(k *members.Known) {
+			change(k)
+			k.Etcd.Status.AdvertisedPeerURLs = []v1alpha1.ListedURLs{{Name: "main-0", URLs: []string{"http://gone.example:2380"}}}
+			k.Etcd.Spec.Etcd.AdditionalAdvertisedURLs = &v1alpha1.AdditionalAdvertisedURLs{PeerURLs: &v1alpha1.AdvertisedURLs{Members: []v1alpha1.MemberURLs{{Name: "main-0", URLs: []string{"http://more.example:2380"}}}}}
+		}
+	}
+	const removed, says = "RemoveMember a to 0", "the source cluster lists main-0 (a, %s) by the name of a member of this Etcd, at another peer URL: " +
+		"a second Etcd of this name may have joined since, so no member is removed. If it is this Etcd's, remove it with etcdctl member remove. " +
+		"To delete the Etcd without that: kubectl annotate etcd main -n ns druid.gardener.cloud/abandon-source-cluster=etcd"
+	for name, tc := range map[string]struct {
+		change func(*members.Known)
+		want   string
+	}{
+		"its own URL":                       {url(peer), removed},
+		"with TLS between peers":            {url("https://main-0.main-peer.ns.svc:2380"), removed},
+		"on the way to TLS":                 {url(peer, "https://main-0.main-peer.ns.svc:2380"), removed},
+		"a further URL":                     {records(url(peer, "http://more.example:2380")), removed},
+		"a further URL alone":               {records(url("https://more.example:2380")), removed},
+		"a further one that the spec had":   {records(url(peer, "http://gone.example:2380")), removed},
+		"one of another namespace":          {url("http://main-0.main-peer.ns2.svc:2380"), fmt.Sprintf(says, "http://main-0.main-peer.ns2.svc:2380")},
+		"of another ordinal":                {url("http://main-1.main-peer.ns.svc:2380"), fmt.Sprintf(says, "http://main-1.main-peer.ns.svc:2380")},
+		"the same names in another cluster": {url(peer, "http://lb.example:2380"), fmt.Sprintf(says, peer+" http://lb.example:2380")},
+		"a further URL at another port":     {records(url("http://more.example:2390")), fmt.Sprintf(says, "http://more.example:2390")},
+		"none":                              {url(), fmt.Sprintf(says, "")},
+		"not a URL":                         {url("http://main-0.main-peer.ns.svc:x"), fmt.Sprintf(says, "http://main-0.main-peer.ns.svc:x")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := joined(1)
+			tc.change(&k)
+			NewWithT(t).Expect(after(k, 60).String()).To(Equal(tc.want))
+		})
+	}
+	// Its own members stay listed until a person has said whose the other is; they are named as before.
+	g, k := NewWithT(t), joined(2)
+	url("http://main-0.main-peer.ns2.svc:2380")(&k)
+	g.Expect(after(k, 60).String()).To(HaveSuffix("abandon-source-cluster=etcd. Then remove main-1 (b) from the source cluster with etcdctl member remove, unless that cluster is gone"))
+	k = joined(1)
+	url("http://main-0.main-peer.ns2.svc:2380")(&k)
+	without(&k, 3)
+	g.Expect(after(k, 0).String()).To(Equal("left"), "no source is left, so none is removed")
 }
 
 // down has members not serve, by their place in the list.

@@ -8,23 +8,32 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// maxValue bounds the shown part of an annotation's value, in bytes.
+const maxValue = 64
+
 // Goal returns the goal for the members of an Etcd. The size is that of its spec, unless a task has another one; single is the task's
 // consent to a single member.
 func Goal(etcd *v1alpha1.Etcd, size int32, single bool) membership.Goal {
-	_, allowed := etcd.Annotations[v1alpha1.AnnotationAllowSingleMember]
-	return membership.Goal{
-		Size: int(cmp.Or(size, etcd.Spec.Replicas)), Single: single || allowed, KeepSources: etcd.SourceStays(),
+	value, annotated := etcd.Annotations[v1alpha1.AnnotationAllowSingleMember]
+	goal := membership.Goal{
+		Size: int(cmp.Or(size, etcd.Spec.Replicas)), Single: single || value == "true", KeepSources: etcd.SourceStays(),
 		KeepClaims: etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesRetained,
 	}
+	if annotated && value != "true" {
+		goal.Refusal = strconv.Quote(sanitize.Text(value, maxValue))
+	}
+	return goal
 }
 
 // Relieve returns the UID of the pod that a rollout has to replace, and whose member another one relieves first; empty if there is none.

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
@@ -148,6 +149,9 @@ func (k Known) member(listed etcdclient.Member, timers Timers) membership.Member
 	m := membership.Member{ID: listed.ID, Name: nameOf(listed), Learner: listed.Learner, Leads: listed.ID == k.Snapshot.Cluster.Leader && listed.ID != 0}
 	if ordinal := Ordinal(k.Etcd, listed); ordinal >= 0 {
 		m.Owner, m.Ordinal, m.Name = membership.Ours, ordinal, k.Etcd.MemberName(k.Etcd.PodName(int32(ordinal)))
+		if k.Etcd.Source() != nil && isElsewhere(k.Etcd, listed) {
+			m.Owner, m.Ordinal, m.Elsewhere = membership.Unknown, 0, ShownURLs(listed)
+		}
 	}
 	if m.Owner == membership.Unknown && IsSource(k.Etcd, listed) {
 		m.Owner = membership.Source
@@ -311,6 +315,35 @@ func Ordinal(etcd *v1alpha1.Etcd, m etcdclient.Member) int {
 		}
 	}
 	return -1
+}
+
+// isElsewhere reports whether a member of the Etcd's name is listed at other peer URLs alone: beside a source, it may be that of another Etcd.
+func isElsewhere(etcd *v1alpha1.Etcd, m etcdclient.Member) bool {
+	return len(m.PeerURLs) > 0 && !slices.ContainsFunc(m.PeerURLs, OwnURL(etcd, Ordinal(etcd, m)))
+}
+
+// OwnURL returns a function that reports whether a peer URL, with any scheme, is that of the member of an ordinal: at its host, or a further
+// one that the spec names or that the operator has recorded.
+func OwnURL(etcd *v1alpha1.Etcd, ordinal int) func(peer string) bool {
+	pod := etcd.PodName(int32(ordinal))
+	further := etcd.AdvertisedPeerURLs().Of(etcd.MemberName(pod))
+	for _, r := range etcd.Status.AdvertisedPeerURLs {
+		if r.Name == etcd.MemberName(pod) {
+			further = append(further, r.URLs...)
+		}
+	}
+	address := func(peer string) string { _, after, _ := strings.Cut(peer, "://"); return after }
+	return func(peer string) bool {
+		return hostOf(peer) == etcd.MemberHost(pod) || slices.ContainsFunc(further, func(f string) bool { return address(f) == address(peer) })
+	}
+}
+
+// maxURLs bounds the shown peer URLs of a member, in bytes: they come from another cluster.
+const maxURLs = 256
+
+// ShownURLs returns the peer URLs of a member to be shown.
+func ShownURLs(m etcdclient.Member) string {
+	return sanitize.Text(strings.Join(m.PeerURLs, " "), maxURLs)
 }
 
 // OrdinalOfName returns the ordinal of the member of a name; -1 if it is not one of the Etcd's own.

@@ -475,7 +475,13 @@ func TestGoalAndActing(t *testing.T) {
 	k := known(3)
 	g.Expect(Goal(k.Etcd, 0, false)).To(Equal(membership.Goal{Size: 3, KeepClaims: true}))
 	g.Expect(Goal(k.Etcd, 1, true)).To(Equal(membership.Goal{Size: 1, KeepClaims: true, Single: true}))
-	metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "")
+	for value, want := range map[string]membership.Goal{
+		"true": {Size: 1, KeepClaims: true, Single: true}, "": {Size: 1, KeepClaims: true, Refusal: `""`}, "false": {Size: 1, KeepClaims: true, Refusal: `"false"`}, "yes\n": {Size: 1, KeepClaims: true, Refusal: `"yes "`},
+	} {
+		metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, value)
+		g.Expect(Goal(k.Etcd, 1, false)).To(Equal(want))
+	}
+	metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationAllowSingleMember, "true")
 	k.Etcd.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
 	g.Expect(Goal(k.Etcd, 0, false)).To(Equal(membership.Goal{Size: 3, Single: true}))
 

@@ -5,6 +5,7 @@
 package members
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,47 @@ func TestSources(t *testing.T) {
 	g.Expect(in.Members[1].Owner).To(Equal(membership.Source))
 	k.Etcd.Status.BootstrapWithExistingCluster.Source = nil
 	g.Expect(k.Input(Request{}).Members[1].Owner).To(Equal(membership.Unknown))
+}
+
+// Beside a source, an Etcd of the same name may have joined it, from another namespace or Kubernetes cluster. Its members have the names of this
+// one's and are not: what an agent takes for its own lost member by the name is left alone. One URL of ours is enough, whatever the others are.
+func TestANameAloneIsNotOurs(t *testing.T) {
+	const own, more, was, others = "http://main-0.main-peer.ns.svc:2380", "http://more.example:2380", "http://was.example:2380", "http://main-0.main-peer.ns2.svc:2380"
+	lost := func(k *Known) {
+		o := &k.Snapshot.Ordinals[0]
+		o.Class, o.Answers, o.Serving, o.MemberID, o.Role = v1alpha1.ClassDead, false, false, 0, v1alpha1.RoleUnknown
+		o.Pod.Refusal = &cluster.Refusal{Reason: v1alpha1.ReasonDataLost, Volume: cluster.Volume{Lost: "1"}}
+		k.Etcd.Spec.Etcd.AdditionalAdvertisedURLs = &v1alpha1.AdditionalAdvertisedURLs{PeerURLs: &v1alpha1.AdvertisedURLs{Members: []v1alpha1.MemberURLs{{Name: "main-0", URLs: []string{more}}}}}
+		k.Etcd.Status.AdvertisedPeerURLs = []v1alpha1.ListedURLs{{Name: "main-0", URLs: []string{was}}}
+	}
+	for name, c := range map[string]struct {
+		urls []string
+		ours bool
+	}{
+		"its own":                     {[]string{own}, true},
+		"with TLS between peers":      {[]string{"https://main-0.main-peer.ns.svc:2380"}, true},
+		"one that a person has added": {[]string{others, own}, true},
+		"a further one":               {[]string{"https://more.example:2380"}, true},
+		"a further one of before":     {[]string{was}, true},
+		"another namespace":           {[]string{others}, false},
+		"another ordinal":             {[]string{"http://main-1.main-peer.ns.svc:2380"}, false},
+		"another network":             {[]string{"http://lb.example:2380", "http://more.example:2381"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			k := known(1, lost, func(k *Known) { k.List[0].PeerURLs = c.urls })
+			g.Expect(k.Input(Request{}).Members[0].Owner).To(Equal(membership.Ours), "it has no source")
+			beside(&k)
+			m := k.Input(Request{}).Members[0]
+			if c.ours {
+				g.Expect(m).To(And(HaveField("Owner", membership.Ours), HaveField("Name", "main-0"), HaveField("Lost", true), HaveField("Elsewhere", "")))
+				return
+			}
+			g.Expect(m).To(And(HaveField("Owner", membership.Unknown), HaveField("Name", "main-0"), HaveField("Elsewhere", strings.Join(c.urls, " "))))
+			d := membership.Decide(k.Input(Request{Goal: Goal(k.Etcd, 3, false)}))
+			g.Expect(d.Blocking[0].Guard).To(Equal(membership.GuardMembersKnown))
+		})
+	}
 }
 
 // The leader is asked first, wherever it is, then members of the Etcd, then those of the source. What was not declared is never asked.

@@ -10,6 +10,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,4 +113,36 @@ func TestUpToDateOnceTheSourceHasLeft(t *testing.T) {
 	g.Expect(etcd.Status.Ready).To(HaveValue(BeTrue()))
 	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionUpToDate)).To(BeTrue())
 	g.Expect(etcd.Status.BootstrapWithExistingCluster.Source).To(BeNil())
+}
+
+// Which cluster members join is recorded by the first start, once the source may be joined, or because a member of the Etcd's own answers.
+// A source that only answers may have an alarm, or a database that is too large.
+func TestASourceThatAnswersIsNotJoinedYet(t *testing.T) {
+	g := NewWithT(t)
+	source := beside(0, 0, 3)
+	source.Cluster.Reachable, source.Cluster.ID, source.Cluster.Leader, source.Cluster.LeaderKnown = true, 0xcafe, 100, true
+	source.Cluster.Voters[0].Name = "etcd-main-1" // one that is not declared
+	etcd := served()
+	etcd.Status, etcd.Spec.Etcd.BootstrapWithExistingCluster = v1alpha1.EtcdStatus{}, &v1alpha1.BootstrapWithExistingCluster{}
+	for _, replicas := range []int32{3, 0} {
+		etcd.Spec.Replicas = replicas
+		o := observed(etcd, source, noon)
+		o.FirstStart = firststart.View{Reason: v1alpha1.ReasonFirstStartBlocked, Why: "the source cluster has the alarm NOSPACE"}
+		next := Next(o)
+		g.Expect(next.ClusterID).To(BeEmpty())
+		g.Expect(next.ClusterSize).To(BeZero())
+		g.Expect(next.LastErrors).To(BeEmpty())
+	}
+	etcd.Spec.Replicas = 3
+	o := observed(etcd, source, noon)
+	o.FirstStart.Found = &firststart.Cluster{ID: "cafe", Size: 3}
+	g.Expect(Next(o)).To(And(HaveField("ClusterID", "cafe"), HaveField("ClusterSize", int32(3))))
+
+	// Someone has removed the ID while the members run.
+	joined := beside(3, 2, 3)
+	g.Expect(Next(observed(etcd, joined, noon)).ClusterID).To(Equal("cafe"))
+	for i := range joined.Ordinals {
+		joined.Ordinals[i].Answers, joined.Ordinals[i].Serving = false, false
+	}
+	g.Expect(Next(observed(etcd, joined, noon)).ClusterID).To(BeEmpty())
 }

@@ -17,12 +17,13 @@ import (
 )
 
 // lineage returns the cluster ID to record, in hex. Members refuse data of any other cluster, so the record must follow the ID under which
-// they serve. An unexplained ID may be that of a stale volume: it is not recorded, and the error says what to do.
+// they serve. An unexplained ID may be that of a stale volume: it is not recorded, and the error says what to do. Before a member has joined
+// a source, that serves alone: only the first start records its ID, which lets members join.
 func lineage(etcd *v1alpha1.Etcd, s *cluster.Snapshot) (id string, unexplained error) {
 	recorded := etcd.Status.ClusterID
 	serving := servingID(s)
 	switch {
-	case serving == "":
+	case serving == "" || recorded == "" && etcd.SourceStays() && !ownServe(s):
 		return recorded, nil
 	case recorded == "" || serving == recorded || ofDruid(s) || follows(etcd, serving):
 		return serving, nil
@@ -53,6 +54,11 @@ func servingID(s *cluster.Snapshot) string {
 		return ""
 	}
 	return strconv.FormatUint(s.Cluster.ID, 16)
+}
+
+// ownServe reports whether a member of the Etcd's own serves.
+func ownServe(s *cluster.Snapshot) bool {
+	return slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Serving })
 }
 
 // follows reports whether a cluster results from the recorded one by the recovery, or by the restore of its only member.

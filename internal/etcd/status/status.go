@@ -77,10 +77,11 @@ func Next(o Input) v1alpha1.EtcdStatus {
 	if s := o.Snapshot; s != nil {
 		next.Members = members(next.Members, s, o.Now)
 		countReplicas(&next, s)
-		next.ClusterID, _ = lineage(etcd, s)
+		id, unexplained := lineage(etcd, s)
+		next.ClusterID = id
 		// Only the size of an explained cluster is recorded; otherwise a single member of another cluster could pass for the whole recorded
 		// cluster.
-		if _, unexplained := lineage(etcd, s); s.Quorate() && unexplained == nil {
+		if s.Quorate() && unexplained == nil && id != "" {
 			next.ClusterSize = scale.Seen(next.ClusterSize, etcd, s)
 		}
 	}

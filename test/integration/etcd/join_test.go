@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
@@ -17,8 +18,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// joinsSource creates an Etcd whose members join a source that is simulated, and answers while serves is set.
-func joinsSource(t *testing.T) (w *world, serves *atomic.Bool) {
+// joinsSource creates an Etcd whose members join a source that is simulated, and answers while serves is set. Its members that are not declared
+// come after those that are.
+func joinsSource(t *testing.T, undeclared ...string) (w *world, serves *atomic.Bool) {
 	serves = &atomic.Bool{}
 	w = &world{Cluster: testEnv.NewCluster(t, name)}
 	w.Simulate(0)
@@ -29,6 +31,10 @@ func joinsSource(t *testing.T) (w *world, serves *atomic.Bool) {
 		source.Members = append(source.Members, v1alpha1.BootstrapExistingMember{Name: w.Members.Names[i], PeerURLs: []string{fmt.Sprintf("http://old-%d:2380", i)}})
 	}
 	source.ClientEndpoints = w.Members.Endpoints
+	w.Members.Names = append(w.Members.Names, undeclared...)
+	for i := range undeclared {
+		w.Members.Endpoints = append(w.Members.Endpoints, fmt.Sprintf("http://192.0.2.11%d:2379", i))
+	}
 	w.Members.Up = func(int) bool { return serves.Load() }
 	w.CreateEtcd(3, func(e *v1alpha1.Etcd) { e.Spec.Etcd.BootstrapWithExistingCluster = source })
 	w.start()
@@ -52,6 +58,24 @@ func TestEtcdWithoutMembersInTheSourceIsDeletedAtOnce(t *testing.T) {
 	serves.Store(false)
 	w.Expect(testEnv.Client.Delete(t.Context(), etcd)).To(Succeed())
 	w.Expect(apierrors.IsNotFound(testEnv.Client.Get(t.Context(), w.Key(name), etcd))).To(BeTrue(), "it has finalizers: %v", etcd.Finalizers)
+}
+
+// A source that has a member which is not declared is not joined, however long it answers: the cluster ID is what lets members join.
+func TestMembersDoNotJoinASourceThatIsNotAsDeclared(t *testing.T) {
+	t.Parallel()
+	w, serves := joinsSource(t, "stray")
+	serves.Store(true)
+	set := &appsv1.StatefulSet{}
+	w.Eventually(func(g Gomega) {
+		c := w.Status(g).Conditions.Find(v1alpha1.ConditionDataVolumesReady)
+		g.Expect(c).To(HaveValue(HaveField("Message", ContainSubstring("does not name: stray"))))
+		w.Get(g, name, set)
+	}).Should(Succeed())
+	w.Consistently(func(g Gomega) {
+		w.Get(g, name, set)
+		g.Expect(set.Spec.Replicas).To(HaveValue(BeZero()))
+		g.Expect(w.Status(g).ClusterID).To(BeEmpty())
+	}).WithTimeout(3 * time.Second).Should(Succeed())
 }
 
 // Members that join a source are not started before its ID is recorded; they know where it is, and may not begin a cluster. To give up

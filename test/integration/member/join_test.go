@@ -146,7 +146,7 @@ func TestMigrationToOneMember(t *testing.T) {
 			if sources == 3 {
 				m.until(g, func() bool { return m.blockedBy() == "SingleAgreed" })
 				g.Expect(m.list(g)).To(Equal(joined))
-				m.etcd.Annotations = map[string]string{v1alpha1.AnnotationAllowSingleMember: ""}
+				m.etcd.Annotations = map[string]string{v1alpha1.AnnotationAllowSingleMember: "true"}
 			}
 			m.until(g, func() bool { return m.ended })
 			g.Expect(m.list(g)).To(Equal("main-0"))
