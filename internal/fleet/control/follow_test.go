@@ -54,11 +54,11 @@ func (w *world) etcd(change func(*v1alpha1.Etcd)) {
 	}
 }
 
-// podOf reads the pod of a cluster.
-func (w *world) podOf(i int) *corev1.Pod {
+// readPod reads the pod of the first cluster.
+func (w *world) readPod() *corev1.Pod {
 	w.t.Helper()
 	pod := &corev1.Pod{}
-	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: namespaceOf(i), Name: "main-0"}, pod); err != nil {
+	if err := w.api.Get(w.t.Context(), types.NamespacedName{Namespace: namespaceOf(0), Name: "main-0"}, pod); err != nil {
 		w.t.Fatal(err)
 	}
 	return pod
@@ -67,7 +67,7 @@ func (w *world) podOf(i int) *corev1.Pod {
 // unready has the etcd of the pod not be ready.
 func (w *world) unready() {
 	w.t.Helper()
-	pod := w.podOf(0)
+	pod := w.readPod()
 	pod.Status.ContainerStatuses[0].Ready = false
 	if err := w.api.Status().Update(w.t.Context(), pod); err != nil {
 		w.t.Fatal(err)
@@ -429,7 +429,7 @@ func TestACanaryWhoseMembersStillChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, o := watching(t)
 			// Its pod terminates for longer than the change takes.
-			leaving := w.podOf(0).DeepCopy()
+			leaving := w.readPod().DeepCopy()
 			leaving.Name, leaving.UID, leaving.ResourceVersion, leaving.Finalizers = "main-3", "leaving", "", []string{"example.com/keep"}
 			if err := errors.Join(w.api.Create(t.Context(), leaving), w.api.Delete(t.Context(), leaving)); err != nil {
 				t.Fatal(err)
@@ -464,7 +464,7 @@ func TestACanaryWhoseMembersStillChange(t *testing.T) {
 func TestTheSizeOfABaseline(t *testing.T) {
 	w, o := watching(t)
 	for i := range 100 {
-		pod := w.podOf(0).DeepCopy()
+		pod := w.readPod().DeepCopy()
 		pod.Name, pod.UID, pod.ResourceVersion = fmt.Sprintf("main-%d", i+1), types.UID(strings.Repeat("u", 36)+fmt.Sprint(i)), ""
 		if err := w.api.Create(t.Context(), pod); err != nil {
 			t.Fatal(err)

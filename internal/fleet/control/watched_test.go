@@ -507,7 +507,7 @@ func (w *world) next(taskType v1alpha1.TaskType) tasks.Task {
 // same.
 func TestTheNextTaskOfACanaryThatIsWatched(t *testing.T) {
 	restart := func(w *world) {
-		pod := w.podOf(0)
+		pod := w.readPod()
 		pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Time{Time: w.clock.Now()}
 		if err := w.api.Status().Update(t.Context(), pod); err != nil {
 			t.Fatal(err)
@@ -612,7 +612,7 @@ func TestTheNextTaskWithTheChangeOfACanary(t *testing.T) {
 // that fails the change.
 func TestMaintenanceOfACanaryThatIsWatched(t *testing.T) {
 	ready := func(w *world) {
-		pod := w.podOf(0)
+		pod := w.readPod()
 		pod.Status.ContainerStatuses[0].Ready = true
 		pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Time{Time: w.clock.Now()}
 		if err := w.api.Status().Update(t.Context(), pod); err != nil {

@@ -109,7 +109,7 @@ func (n *session) readHeaders(ctx context.Context) {
 		err := n.config.Store.CanRead(ctx, s)
 		locked, isLocked := errors.AsType[*backup.LockedError](err)
 		_, isCorrupt := errors.AsType[*backup.CorruptError](err)
-		if err != nil && !isCorrupt && !store.IsGone(err) && !store.Refuses(err) && !(isLocked && locked.NoneFits) {
+		if err != nil && !isCorrupt && !store.IsGone(err) && !store.Refuses(err) && (!isLocked || !locked.NoneFits) {
 			return
 		}
 		n.mu.Lock()
