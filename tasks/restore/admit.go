@@ -110,7 +110,7 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	if err != nil {
 		return nil, "", coded.Error(v1alpha1.ErrObserve, err)
 	} else if t == nil {
-		return &Undone{TaskName: name}, fmt.Sprintf("task %s does not exist: what the members had before it was removed with it", name), nil
+		return &Undone{TaskName: name}, fmt.Sprintf("task %s does not exist: only the task tells what it has replaced, and how to go back", name), nil
 	}
 	r := t.Status.Recovery
 	switch {

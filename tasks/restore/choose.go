@@ -170,9 +170,9 @@ func (in Input) lackingSpace(c choice) string {
 	for _, v := range in.Volumes {
 		needs := in.needs(c, v)
 		if v.State == survey.Seen && v.Ordinal < in.Members && v.Survey.Free < needs {
-			say := fmt.Sprintf("the volume of %s has %d free bytes, and it takes %d: enlarge the volumes, or let go what earlier restores have kept on them, by deleting their tasks", v.Member, v.Survey.Free, needs)
-			if in.Undone != nil {
-				say += fmt.Sprintf(", but not %s, whose data is needed", in.Undone.TaskName)
+			say := fmt.Sprintf("the volume of %s has %d free bytes, and it takes %d: enlarge the volumes", v.Member, v.Survey.Free, needs)
+			if in.Undone == nil {
+				say += ", or let go what members have kept on them: they remove it once no other Restore and no QuorumLossRecovery that has replaced data is left"
 			}
 			return say
 		}

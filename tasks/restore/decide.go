@@ -297,7 +297,10 @@ func (in Input) reopening(now time.Time) Decision {
 		return in.done(fmt.Sprintf("%s has everything of it", taken.Name()))
 	case d.Outcome == tasks.Fail:
 		return in.done(fmt.Sprintf(none, in.Call.Err))
-	case in.Call != nil && in.Call.Running && now.Sub(in.Since) >= retrySnapshots:
+	case now.Sub(in.Since) < retrySnapshots:
+	case in.Call == nil:
+		return in.done(fmt.Sprintf(none, "the leading agent could not be asked for it"))
+	case in.Call.Running:
 		return in.done(fmt.Sprintf(none, "the leading agent is still taking it"))
 	}
 	return *d
@@ -312,7 +315,7 @@ func (in Input) done(snapshot string) Decision {
 	if waits, voting := in.Growing(); voting == 0 {
 		snapshot += ". " + waits.Message + ". The others join by themselves"
 	}
-	d := in.Stay("%s, as cluster %s; %s. What the members had before stays on their volumes, and in the final snapshot %s, until this task is deleted: to go back to it, undo this task",
+	d := in.Stay("%s, as cluster %s; %s. What the members had before stays on their volumes, and in the final snapshot %s, at least until this task is deleted: to go back to it, undo this task",
 		what, newcluster.ID(in.Snapshot.Cluster.ID), snapshot, r.Restore.FinalSnapshot)
 	d.Outcome = tasks.Done
 	return Decision{Decision: d}

@@ -227,6 +227,7 @@ func TestPhases(t *testing.T) {
 		"there is no full snapshot yet":      {at(reopening, source(target), serving(after, 0, 1, 2), failed), tasks.Continue, reopening, "retried"},
 		"the full snapshot is taken now":     {at(reopening, source(target), serving(after, 0, 1, 2), runs), tasks.Continue, reopening, "asked"},
 		"the full snapshot takes long":       {at(reopening, source(target), serving(after, 0, 1, 2), runs, later), tasks.Done, reopening, "there is no full snapshot of it yet, and the agents go on trying (the leading agent is still taking it)"},
+		"no agent could be asked for it":     {at(reopening, source(target), serving(after, 0, 1, 2), later), tasks.Done, reopening, "the agents go on trying (the leading agent could not be asked for it)"},
 		"the kept data is back, and serves":  {at(reopening, source(v1alpha1.RecoverFromKeptData), serving(after, 0, 1, 2), took(1e9)), tasks.Done, reopening, "the data that m-1 had kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -457,7 +458,7 @@ func TestSpaceOfAnUndo(t *testing.T) {
 			}
 			g.Expect(d.Outcome).To(Equal(tasks.Fail), d.Message)
 			g.Expect(d.Message).To(ContainSubstring(c.says))
-			g.Expect(d.Message).To(ContainSubstring("but not r1, whose data is needed"))
+			g.Expect(d.Message).To(ContainSubstring("enlarge the volumes. No data was changed"), "what is kept is needed")
 		})
 	}
 }

@@ -59,14 +59,7 @@ func (s Start) Begin(ctx context.Context, path string, revision, bump int64) (in
 	if bump < 0 || revision > math.MaxInt64-bump {
 		return 0, fmt.Errorf("%d cannot be added to revision %d", bump, revision)
 	}
-	var own int64
-	begins, err := s.record(ctx, func(began int64, again bool) int64 {
-		if again && began == own {
-			return own // this start has recorded it, and the answer was lost
-		}
-		own = BeginsAt(revision, bump, began, again)
-		return own
-	})
+	begins, err := s.record(ctx, func(began int64, again bool) int64 { return BeginsAt(revision, bump, began, again) })
 	if err != nil {
 		return 0, err
 	}

@@ -43,6 +43,7 @@ func TestBeginsAt(t *testing.T) {
 		"the highest that is believed":            {33, 0, backup.MaxBegan, backup.MaxBegan + Margin, false},
 		"wakes up, and begins again":              {50, 0, 50, 50 + Margin, true},
 		"again, from a snapshot since":            {57, 0, 50, 50 + Margin, true},
+		"again, and someone has removed where":    {57, 0, 0, 57, true},
 		"and once more":                           {50, 0, 50 + Margin, 50 + 2*Margin, true},
 		"restored, and begins again":              {33, Margin, 33 + Margin, 33 + 2*Margin, true},
 	} {
@@ -93,26 +94,6 @@ func TestBegin(t *testing.T) {
 	g.Expect([]int64{revision(), began}).To(Equal([]int64{42 + Margin, 42 + Margin}))
 	g.Expect(Start{}.Begin(t.Context(), path, 42+Margin, 8)).To(BeEquivalentTo(8), "without a place for it")
 	g.Expect(revision()).To(BeEquivalentTo(50 + Margin))
-}
-
-// A start whose record had no answer is not taken for one that is repeated. That of another process is.
-func TestAStartRecognizesItsOwnRecord(t *testing.T) {
-	path, _ := emptyDatabase(t)
-	synctest.Test(t, func(t *testing.T) {
-		g := NewWithT(t)
-		began, with, lost := int64(0), "", true
-		start := Start{Token: "token", Log: testr.New(t), Begins: func(_ context.Context, token string, at func(int64, bool) int64) (int64, error) {
-			began, with = max(began, at(began, token == with)), token
-			if lost = !lost; !lost {
-				return 0, errors.New("no answer")
-			}
-			return began, nil
-		}}
-		g.Expect(start.Begin(t.Context(), path, 1, 41)).To(BeEquivalentTo(41))
-		g.Expect(began).To(BeEquivalentTo(42))
-		g.Expect(start.Begin(t.Context(), path, 42, 0)).To(BeEquivalentTo(Margin))
-		g.Expect(began).To(BeEquivalentTo(42 + Margin))
-	})
 }
 
 // What took long to make waits for an API server that does not answer for a while, and the log says for what. It gives up in the end, so that the

@@ -189,8 +189,13 @@ func TestWhatTheStoreRefusesIsPassedOver(t *testing.T) {
 	n.foundRestorable(list)
 	n.readHeaders(t.Context())
 	g.Expect(states(s)).To(BeNil(), "the store has failed")
+	clock.Step(headersPatience)
+	n.readHeaders(t.Context())
+	g.Expect(states(s)).To(HaveLen(2), "it fails for long")
+	s.restorable = nil
 	status = http.StatusForbidden
 	clock.Step(headersPeriod)
 	n.readHeaders(t.Context())
 	g.Expect(states(s)).To(HaveLen(2))
+	g.Expect(n.headers.fails).To(BeZero())
 }
