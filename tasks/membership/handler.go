@@ -23,6 +23,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -130,11 +131,25 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrObserve, err)
 	}
 	if in.awaitsController(d) {
-		if in.obstacle, err = tasks.Obstacle(ctx, h.Client, h.Live, etcd, false); err != nil {
+		if in.obstacle, err = h.obstacle(ctx, task.Object.UID, etcd); err != nil {
 			return tasks.Verdict{}, err
 		}
 	}
 	return verdict(in, d, h.Clock.Now()), nil
+}
+
+// obstacle returns tasks.Obstacle, which reads every object of the Etcd. A task that waits for the controller looks each second, so after
+// nothing was found it is not asked again for a while.
+func (h *Handler) obstacle(ctx context.Context, task types.UID, etcd *v1alpha1.Etcd) (string, error) {
+	now := h.Clock.Now()
+	if now.Sub(h.tracker.Of(task).clearAt) < tasks.RecheckObstacle {
+		return "", nil
+	}
+	why, err := tasks.Obstacle(ctx, h.Client, h.Live, etcd, false)
+	if err == nil && why == "" {
+		h.tracker.noObstacle(task, now)
+	}
+	return why, err
 }
 
 // decide reads what is known of the members beside a Snapshot, and decides.

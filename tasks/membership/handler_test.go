@@ -243,9 +243,13 @@ func TestGrows(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
 	r.Expect(r.api.Create(t.Context(), budget)).To(Succeed())
 	v = r.next(time.Second)
+	r.Expect(v.Message).NotTo(ContainSubstring("PodDisruptionBudget"), "nothing was foreign a second ago, and to ask reads every object")
+	r.Expect(v.RequeueAfter).To(Equal(pollInterval))
+	v = r.next(tasks.RecheckObstacle - time.Second)
 	r.Expect(v.Message).To(MatchRegexp("^waiting until StatefulSet main has 2 replicas: .*[^.][.] PodDisruptionBudget ns/main has no controller: give the Etcd another name, or delete"))
 	r.Expect(v.RequeueAfter).To(Equal(tasks.RecheckObstacle))
 	r.Expect(r.api.Delete(t.Context(), budget)).To(Succeed())
+	r.Expect(r.next(time.Second).Message).NotTo(ContainSubstring("PodDisruptionBudget"), "what was found is not said once it is gone")
 	r.Expect(v.Membership.Steps).To(HaveLen(1))
 
 	r.waiting()

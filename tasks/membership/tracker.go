@@ -32,6 +32,8 @@ type tracked struct {
 	// since etcd has refused it, or it was not sent.
 	request, since time.Time
 	answered       bool
+	// clearAt is when nothing was last found to keep the Etcd controller from scaling.
+	clearAt time.Time
 }
 
 // observe adds an observation to the timers of a task. It returns them, and which request may still take effect.
@@ -68,6 +70,11 @@ func (of *tracked) open(request *v1alpha1.MembershipRequest, list []etcdclient.M
 // answer records that a request takes no effect: etcd has refused it, or it was not sent.
 func (t *tracker) answer(task types.UID, at time.Time) {
 	t.Change(task, func(of *tracked) { of.request, of.answered = at, true })
+}
+
+// noObstacle notes that nothing was found to keep the Etcd controller from scaling.
+func (t *tracker) noObstacle(task types.UID, now time.Time) {
+	t.Change(task, func(of *tracked) { of.clearAt = now })
 }
 
 // shows reports whether a member list shows the effect of a request. It is pure.

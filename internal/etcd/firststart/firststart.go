@@ -42,6 +42,8 @@ type View struct {
 	Reason, Why string
 	// Found is the cluster whose data is on the volumes, to which the members belong; nil if there is none.
 	Found *Cluster
+	// Waits says why members that run already may not join their source yet; empty if they may, or if none runs.
+	Waits string
 
 	// begins: according to reads, members without data may begin the cluster. permitted: they have been told so.
 	begins, permitted bool
@@ -57,7 +59,11 @@ func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.Pe
 	if state.Awake(st.StatefulSet) {
 		if etcd.SourceStays() {
 			// Running members wait, since nothing permits them to begin a cluster, and join once they may.
-			return View{Found: s.joins(ctx, etcd, nil).found}, nil
+			d := s.joins(ctx, etcd, nil)
+			if d.found == nil {
+				return View{Waits: d.why}, nil
+			}
+			return View{Found: d.found}, nil
 		}
 		return View{}, s.inherit(ctx, st, objects)
 	}

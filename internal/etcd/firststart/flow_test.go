@@ -422,6 +422,7 @@ func TestWhoseVolumesAreNotSurveyed(t *testing.T) {
 	for name, c := range map[string]struct {
 		given  func(b *stage, e *v1alpha1.Etcd)
 		begins bool
+		waits  string
 	}{
 		"it has no replicas":    {given: func(_ *stage, e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},
 		"it records a cluster":  {given: func(_ *stage, e *v1alpha1.Etcd) { e.Status.ClusterID = "cafe" }},
@@ -433,14 +434,18 @@ func TestWhoseVolumesAreNotSurveyed(t *testing.T) {
 			b.source = func() (uint64, []etcdclient.Member) {
 				return 0xcafe, []etcdclient.Member{{ID: 1, Name: "s0"}, {ID: 2, Name: "m-1"}}
 			}
-		}},
+		}, waits: "the source cluster lists m-1 (2)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newStage(t)
 			b.fails = true
 			etcd := b.etcd()
 			b.change(etcd, func() { c.given(b, etcd) })
-			b.Expect(b.look()).To(Equal(View{}))
+			view := b.look()
+			b.Expect(view.Waits).To(HavePrefix(c.waits))
+			b.Expect(view.Waits == "").To(Equal(c.waits == ""))
+			view.Waits = ""
+			b.Expect(view).To(Equal(View{}))
 			b.Expect(b.jobs()).To(BeEmpty())
 			b.Expect(b.permit() != nil).To(Equal(c.begins))
 		})
@@ -482,7 +487,7 @@ func TestMembersThatWaitForTheirSource(t *testing.T) {
 	b.change(set, func() { set.Spec.Replicas = ptr.To[int32](3) })
 	list := []etcdclient.Member{{ID: 1, Name: "s0"}, {ID: 2, Name: "stray"}}
 	b.source = func() (uint64, []etcdclient.Member) { return 0xcafe, list }
-	b.Expect(b.look()).To(Equal(View{}), "they are not stopped")
+	b.Expect(b.look()).To(Equal(View{Waits: "the source cluster has members that spec.etcd.bootstrapWithExistingCluster does not name: stray (2)"}), "they are not stopped")
 	list = list[:1]
 	b.Expect(b.look()).To(Equal(View{Found: &Cluster{"cafe", 3}}))
 	b.Expect(b.permit()).To(BeNil())

@@ -149,7 +149,7 @@ func (k Known) member(listed etcdclient.Member, timers Timers) membership.Member
 	m := membership.Member{ID: listed.ID, Name: nameOf(listed), Learner: listed.Learner, Leads: listed.ID == k.Snapshot.Cluster.Leader && listed.ID != 0}
 	if ordinal := Ordinal(k.Etcd, listed); ordinal >= 0 {
 		m.Owner, m.Ordinal, m.Name = membership.Ours, ordinal, k.Etcd.MemberName(k.Etcd.PodName(int32(ordinal)))
-		if k.Etcd.Source() != nil && isElsewhere(k.Etcd, listed) {
+		if OwnOrdinal(k.Etcd, listed) < 0 {
 			m.Owner, m.Ordinal, m.Elsewhere = membership.Unknown, 0, ShownURLs(listed)
 		}
 	}
@@ -315,6 +315,14 @@ func Ordinal(etcd *v1alpha1.Etcd, m etcdclient.Member) int {
 		}
 	}
 	return -1
+}
+
+// OwnOrdinal is Ordinal, but -1 also for a member that has only the name of one of the Etcd's: beside a source, and at other peer URLs alone.
+func OwnOrdinal(etcd *v1alpha1.Etcd, m etcdclient.Member) int {
+	if etcd.Source() != nil && isElsewhere(etcd, m) {
+		return -1
+	}
+	return Ordinal(etcd, m)
 }
 
 // isElsewhere reports whether a member of the Etcd's name is listed at other peer URLs alone: beside a source, it may be that of another Etcd.

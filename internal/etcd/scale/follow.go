@@ -76,7 +76,7 @@ func listed(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 
 // ordinalOf returns the ordinal of a voter, whether or not the StatefulSet has it; -1 for one that is not the Etcd's own.
 func ordinalOf(etcd *v1alpha1.Etcd, v cluster.Voter) int {
-	return members.Ordinal(etcd, etcdclient.Member{ID: v.ID, Name: v.Name, PeerURLs: v.PeerURLs})
+	return members.OwnOrdinal(etcd, etcdclient.Member{ID: v.ID, Name: v.Name, PeerURLs: v.PeerURLs})
 }
 
 // ShowsChange reports whether an update of a task that changes members concerns the Etcd: another size of the StatefulSet, or another guard
@@ -156,6 +156,7 @@ func (s Scaler) hasLeft(ctx context.Context, etcd *v1alpha1.Etcd, ordinal int32)
 		return state.Behind(ctx, "no member of Etcd %s gives a member list", client.ObjectKeyFromObject(etcd))
 	}
 	for _, m := range list {
+		// The name alone keeps the replica: a member at other peer URLs may still be the Etcd's.
 		if i := members.Ordinal(etcd, m); i >= int(ordinal) {
 			return state.Behind(ctx, "%s is in the member list", etcd.PodName(int32(i)))
 		}

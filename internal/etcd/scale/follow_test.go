@@ -6,6 +6,7 @@ package scale
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -159,6 +160,56 @@ func TestFollowScalesBack(t *testing.T) {
 	s.Expect(s.api.Update(t.Context(), set)).To(Succeed())
 	s.Expect(s.follow(s.api, late)).To(MatchError(state.ErrBehind))
 	s.Expect(s.state().StatefulSet.Spec.Replicas).To(HaveValue(Equal(int32(4))), "the cache is late")
+}
+
+// Beside a source, voters of the Etcd's names at other peer URLs are those of a second Etcd of its name: they need no pod here. One that may be
+// the Etcd's own keeps its pod all the more: no replica is removed while its name is listed, whatever its URLs.
+func TestFollowBesideASecondEtcdOfTheName(t *testing.T) {
+	second := func(urls string) *cluster.Snapshot {
+		s := clustertest.Healthy(1)
+		s.Cluster.Voters = []cluster.Voter{{ID: 9, Name: "old-0", Ordinal: -1, Serving: true, PeerURLs: []string{"http://old-0:2380"}}}
+		for i := range 3 {
+			name := "main-" + strconv.Itoa(i)
+			s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: uint64(10 + i), Name: name, Ordinal: -1, Serving: true, PeerURLs: []string{"http://" + name + urls}})
+		}
+		s.Cluster.Leader, s.Cluster.LeaderKnown, s.Cluster.Reachable = 9, true, true
+		return s
+	}
+	source := func(e *v1alpha1.Etcd) {
+		e.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "old-0"}}}
+	}
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.Etcd)
+		urls   string
+		want   *int32
+	}{
+		"members of another namespace":      {source, ".main-peer.ns2.svc:2380", nil},
+		"the Etcd's own members":            {source, ".main-peer.ns.svc:2380", ptr.To[int32](3)},
+		"after the cut-over":                {func(e *v1alpha1.Etcd) { source(e); afterCutOver(e) }, ".main-peer.ns2.svc:2380", nil},
+		"without a source, the name is all": {func(*v1alpha1.Etcd) {}, ".main-peer.ns2.svc:2380", ptr.To[int32](3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaled(t, 1)
+			s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas, e.Status.ClusterSize = 1, 1; tc.change(e) })
+			st := s.state()
+			snapshot := second(tc.urls)
+			s.Expect(snapshot.Quorate()).To(BeTrue())
+			s.Expect(next(st.Etcd, st.StatefulSet, snapshot, nil)).To(Equal(tc.want))
+		})
+	}
+	s := newScaled(t, 4)
+	s.change(source)
+	s.Expect(s.api.Create(t.Context(), changing(3))).To(Succeed())
+	scaler, st := s.with(s.api), s.state()
+	scaler.Members = func(context.Context, *v1alpha1.Etcd, *cluster.Snapshot) []etcdclient.Member {
+		return []etcdclient.Member{{ID: 1, Name: "main-3", PeerURLs: []string{"http://main-3.main-peer.ns2.svc:2380"}}}
+	}
+	s.Expect(scaler.hasLeft(t.Context(), st.Etcd, 3)).To(MatchError(state.ErrBehind))
+}
+
+func afterCutOver(e *v1alpha1.Etcd) {
+	e.Status.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingClusterStatus{Source: e.Spec.Etcd.BootstrapWithExistingCluster}
+	e.Spec.Etcd.BootstrapWithExistingCluster = nil
 }
 
 func adoption(is metav1.ConditionStatus) func(*v1alpha1.Etcd) {

@@ -30,6 +30,9 @@ func conditionsOf(next *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 		all = append(all, *c)
 	}
 	if c := bootstrapped(o.Etcd, next.BootstrapWithExistingCluster, o.Snapshot); c != nil {
+		if waits := o.FirstStart.Waits; waits != "" && next.ClusterID == "" && c.Status == metav1.ConditionFalse {
+			c.Message += " They may not join it yet: " + waits + "."
+		}
 		all = append(all, *c)
 	}
 	if o.TLS != nil && tls.Wanted(o.Etcd) {

@@ -146,3 +146,25 @@ func TestASourceThatAnswersIsNotJoinedYet(t *testing.T) {
 	}
 	g.Expect(Next(observed(etcd, joined, noon)).ClusterID).To(BeEmpty())
 }
+
+// Members that someone has started before they may join the source wait, and the condition says why until its ID is recorded.
+func TestWhyMembersWaitForTheirSource(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	etcd.Status, etcd.Spec.Etcd.BootstrapWithExistingCluster = v1alpha1.EtcdStatus{}, &v1alpha1.BootstrapWithExistingCluster{}
+	waiting := beside(3, 0, 3)
+	waiting.Ordinals[0].Serving = false
+	message := func(v firststart.View) string {
+		o := observed(etcd, waiting, noon)
+		o.FirstStart = v
+		next := Next(o)
+		c := next.Conditions.Find(v1alpha1.ConditionBootstrappedWithExistingCluster)
+		g.Expect(c).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonBootstrapInProgress))))
+		return c.Message
+	}
+	const none = "0 of 3 members have joined the source cluster."
+	g.Expect(message(firststart.View{Waits: "it has the alarm NOSPACE"})).To(Equal(none + " They may not join it yet: it has the alarm NOSPACE."))
+	g.Expect(message(firststart.View{Found: &firststart.Cluster{ID: "cafe", Size: 3}})).To(Equal(none))
+	etcd.Status.ClusterID = "cafe"
+	g.Expect(message(firststart.View{Waits: "it has the alarm NOSPACE"})).To(Equal(none), "its ID is recorded by now")
+}
