@@ -48,8 +48,8 @@ var defects = []bug{
 		Name:  "once: the recorded cluster ID is stale after a second recovery",
 		Issue: "A second recovery left the cluster ID of the status stale: every restart then refused good data.",
 		Edits: []edit{{"internal/etcd/status/status.go",
-			"		next.ClusterID, _ = lineage(etcd, s)\n",
-			"		if r := next.Recovery; next.ClusterID == \"\" || r != nil && len(r.EarlierClusterIDs) == 0 {\n			next.ClusterID, _ = lineage(etcd, s)\n		}\n"}},
+			"		next.ClusterID = id\n",
+			"		if r := next.Recovery; next.ClusterID == \"\" || r != nil && len(r.EarlierClusterIDs) == 0 {\n			next.ClusterID = id\n		}\n"}},
 	},
 	{
 		Name:  "once: the survey passes over the newest cluster",
@@ -169,7 +169,7 @@ var defects = []bug{
 	},
 	{
 		Name:  "members: a claim goes while its member is listed",
-		Edits: []edit{{"internal/membership/order.go", "		case s.listed(i) != nil:\n		case !s.wanted(i) && i == s.Replicas-1:", "		case s.listed(i) != nil && o.Outdated != Volume:\n		case !s.wanted(i) && i == s.Replicas-1:"}},
+		Edits: []edit{{"internal/membership/order.go", "	case s.listed(i) != nil:\n	case !wanted && i == s.Replicas-1:", "	case s.listed(i) != nil && o.Outdated != Volume:\n	case !wanted && i == s.Replicas-1:"}},
 	},
 	{
 		Name:  "members: the only member is replaced before the second one votes",
