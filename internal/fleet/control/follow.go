@@ -96,7 +96,7 @@ func (c *Controller) watched(ctx context.Context, v *view, l *fleet.Ledger, h *f
 func (c *Controller) verdict(v *view, l *fleet.Ledger, h *fleet.Holder, s state) *finding {
 	switch {
 	case s.gone:
-		return &finding{task: h.Task, kind: released, reason: s.left}
+		return &finding{task: h.Task, kind: released}
 	case l.Maintained(h):
 		// What is not well may be the task's doing. While it is well, the time counts.
 		return nil
@@ -137,10 +137,8 @@ func (c *Controller) soak(v *view, h *fleet.Holder) (longest time.Duration) {
 
 // state is how a cluster is that is watched.
 type state struct {
-	// gone: there is no such Etcd any more, or it is hibernated, or its members change or are restored. left is what is wrong with that if it is
-	// a canary; empty if nothing is.
+	// gone: there is no such Etcd any more, or it is hibernated, or its members change or are restored.
 	gone bool
-	left string
 	// unknown: members are unreachable, or could not be read (unread). That is neither success nor failure.
 	unknown bool
 	unread  error
@@ -165,17 +163,12 @@ func (c *Controller) shown(ctx context.Context, v *view, h *fleet.Holder) state 
 }
 
 // whileMembersChange is how a cluster counts whose members change. A rollout of the only member succeeds before the one that stood in leaves, so
-// what is underway when a task succeeds is waited for; what begins later, or takes too long, ends the watch, as a Restore does. Then it is not
-// known whether a template works with which the cluster was not seen to be well.
+// what is underway when a task succeeds is waited for; what begins later, or takes too long, ends the watch, as a Restore does.
 func (c *Controller) whileMembersChange(h *fleet.Holder, by v1alpha1.TaskType) state {
 	if by == v1alpha1.MembershipChange && h.Baseline == "" && c.Clock.Now().Sub(h.Ended) < c.Patience {
 		return state{unknown: true}
 	}
-	s := state{gone: true}
-	if h.Baseline == "" {
-		s.left = fmt.Sprintf("while it was watched: its members were not seen to be well before a %s ended that", by)
-	}
-	return s
+	return state{gone: true}
 }
 
 // live is how a cluster is that is watched, by live reads.
@@ -202,7 +195,7 @@ func (c *Controller) leftBehind(ctx context.Context, v *view, h *fleet.Holder, n
 	case err != nil || s.unread != nil:
 		return "", errors.Join(err, s.unread)
 	case s.gone || s.isWell():
-		return s.left, nil
+		return "", nil
 	}
 	return fmt.Sprintf("while it was watched, before task %s: %s", next, cmp.Or(s.broken, "it was not known whether its members are well")), nil
 }
