@@ -601,6 +601,52 @@ func TestWhatEndsTheWatchOfACanaryThatWasWell(t *testing.T) {
 	}
 }
 
+// A change of members that a person has to unblock lasts for days. It fails the change of a canary neither where all is well, nor where it began
+// before the task, also if the next task begins beside it.
+func TestAChangeOfMembersThatIsBlocked(t *testing.T) {
+	for name, c := range map[string]struct {
+		began        time.Duration
+		unwell, next bool
+		want         string
+	}{
+		"all is well":                          {0, false, false, ""},
+		"it began before, and all is well":     {-time.Hour, false, false, ""},
+		"it began before, and all is not well": {-time.Hour, true, false, ""},
+		"it began later, and all is not well":  {2 * time.Minute, true, false, ""},
+		"all is not well":                      {0, true, false, "while it was watched: AllMembersReady is False: because. Task scale, which changes its members, has not ended: blocked by a guard"},
+		"the next task begins":                 {-time.Hour, false, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := watching(t)
+			_, _, task := w.objects(0)
+			task.Name, task.UID, task.Spec.Type, task.Status.State = "scale", "scale", v1alpha1.MembershipChange, v1alpha1.TaskStateInProgress
+			task.Status.InitiatedAt = &metav1.Time{Time: w.clock.Now().Add(c.began)}
+			task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: "Blocked", Message: "blocked by a guard"}}
+			if err := w.api.Create(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+			if c.unwell {
+				w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+			}
+			if o.pass(9 * time.Minute); o.outcome() != "watched" {
+				t.Errorf("%q while its members change", o.outcome())
+			}
+			if c.next {
+				w.mayStart(o.asks(w.next("SomethingNew")))
+			} else {
+				o.pass(2 * time.Minute)
+			}
+			l, err := o.Store.Read(t.Context())
+			if err != nil || l.Watched("etcd0") != nil {
+				t.Fatalf("%+v %v", l, err)
+			}
+			if failed := l.Change("all", "A").Failures; (len(failed) > 0) != (c.want != "") || len(failed) > 0 && failed[0].Reason != c.want {
+				t.Errorf("%+v, want %q", failed, c.want)
+			}
+		})
+	}
+}
+
 // While its members cannot be read, it is not known how a canary is left: its next task waits.
 func TestTheNextTaskOfACanaryThatCannotBeRead(t *testing.T) {
 	w, o := watching(t)
