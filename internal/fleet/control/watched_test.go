@@ -647,6 +647,37 @@ func TestAChangeOfMembersThatIsBlocked(t *testing.T) {
 	}
 }
 
+// A canary that fails when its next task asks is not watched any more, though that task is held by the failure: it has failed, and does not pass
+// once it is well again.
+func TestACanaryThatHasFailedIsNotWatchedOn(t *testing.T) {
+	w, o := watching(t)
+	o.pass(2 * interval)
+	next := w.next("SomethingNew")
+	w.unready()
+	v, err := o.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidate := fleet.Candidate{Task: "next", TaskName: "next", Namespace: "ns0", Etcd: "etcd0", EtcdName: "main", Change: "A", Class: fleet.Person, Since: w.clock.Now(), ChangeSince: w.clock.Now()}
+	o.enter(candidate)
+	if granted, _, err := o.take(t.Context(), v, next, candidate); err != nil || granted {
+		t.Fatal(granted, err)
+	}
+	l, err := o.Store.Read(t.Context())
+	if err != nil || len(l.Holders) > 0 || !slices.Contains(l.Failing, "etcd0") || len(l.Change("all", "A").Failures) != 1 || !l.IsOver("task0") {
+		t.Errorf("%+v %v", l, err)
+	}
+	pod := w.readPod()
+	pod.Status.ContainerStatuses[0].Ready = true
+	if err := w.api.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(12 * time.Minute)
+	if l, err = o.Store.Read(t.Context()); err != nil || l.Change("all", "A").Passed > 0 || len(l.Failing) != 1 {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
 // While its members cannot be read, it is not known how a canary is left: its next task waits.
 func TestTheNextTaskOfACanaryThatCannotBeRead(t *testing.T) {
 	w, o := watching(t)
