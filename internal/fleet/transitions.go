@@ -71,15 +71,6 @@ func (l *Ledger) Grant(h Holder) {
 	l.add(h)
 }
 
-// Adopt gives a slot to a task that runs without having asked. What it has done cannot be told from the change of a canary that is watched in its
-// cluster: only one that was seen to be well before has not failed.
-func (l *Ledger) Adopt(h Holder) {
-	if o := l.Watched(h.Etcd); o != nil && o.Baseline == "" {
-		l.Abandoned(o.Task, fmt.Sprintf("while it was watched: its members were not seen to be well before task %s ended that", h.TaskName), h.Granted)
-	}
-	l.Grant(h)
-}
-
 // GrantBeside gives a slot to a task that changes no template. The watch of its cluster goes on, and compares with how the cluster is afterwards.
 func (l *Ledger) GrantBeside(h Holder) {
 	for _, o := range slices.Clone(l.Holders) {

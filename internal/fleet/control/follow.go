@@ -137,10 +137,12 @@ func (c *Controller) soak(v *view, h *fleet.Holder) (longest time.Duration) {
 
 // state is how a cluster is that is watched.
 type state struct {
-	// gone: there is no such Etcd any more, or it is hibernated, or its members change or are restored. left is what is wrong with that if it is
-	// a canary; empty if nothing is.
+	// gone: there is no such Etcd any more, or it is hibernated, or its members change or are restored. left is what is wrong with it if it is a
+	// canary; empty if nothing is.
 	gone bool
 	left string
+	// changing: a change of its members is waited for, so it is unknown.
+	changing bool
 	// unknown: members are unreachable, or could not be read (unread). That is neither success nor failure.
 	unknown bool
 	unread  error
@@ -165,17 +167,22 @@ func (c *Controller) shown(ctx context.Context, v *view, h *fleet.Holder) state 
 }
 
 // whileMembersChange is how a cluster counts whose members change. A rollout of the only member succeeds before the one that stood in leaves, so
-// what is underway when a task succeeds is waited for; what begins later, or takes too long, ends the watch, as a Restore does. Then it is not
-// known whether a template works with which the cluster was not seen to be well.
+// what is underway when a task succeeds is waited for; what begins later, or takes too long, ends the watch, as a Restore does.
 func (c *Controller) whileMembersChange(h *fleet.Holder, by v1alpha1.TaskType) state {
 	if by == v1alpha1.MembershipChange && h.Baseline == "" && c.Clock.Now().Sub(h.Ended) < c.Patience {
-		return state{unknown: true}
+		return state{unknown: true, changing: true}
 	}
-	s := state{gone: true}
-	if h.Baseline == "" {
-		s.left = fmt.Sprintf("while it was watched: its members were not seen to be well before a %s ended that", by)
+	return state{gone: true}
+}
+
+// stuck says what is not well in a cluster beside a change of members that has not ended, and that began while its task ran or soon after: it may
+// be that of the template. Any other, which may be blocked for days, says nothing about the template; nor does one beside which all is well.
+func stuck(h *fleet.Holder, by *v1alpha1.EtcdOperatorTask, broken string) string {
+	began := by.Status.InitiatedAt
+	if broken == "" || by.Spec.Type != v1alpha1.MembershipChange || h.Baseline != "" || began == nil || began.Time.Before(h.Granted) || began.Time.After(h.Ended.Add(settle)) {
+		return ""
 	}
-	return s
+	return fmt.Sprintf("while it was watched: %s. Task %s, which changes its members, has not ended: %s", broken, by.Name, by.Status.Progressing().Message)
 }
 
 // live is how a cluster is that is watched, by live reads.
@@ -188,10 +195,14 @@ func (c *Controller) live(ctx context.Context, v *view, h *fleet.Holder) (s stat
 		return s, nil
 	}
 	by, err := c.membersChange(ctx, h)
-	if by != "" {
-		s = c.whileMembersChange(h, by)
+	if by == nil {
+		return s, err
 	}
-	return s, err
+	during := c.whileMembersChange(h, by.Spec.Type)
+	if during.gone {
+		during.left = stuck(h, by, s.broken)
+	}
+	return during, nil
 }
 
 // leftBehind says what is wrong with a cluster that is watched, and whose next task is about to end that; empty if it is well, or not watched
@@ -201,21 +212,21 @@ func (c *Controller) leftBehind(ctx context.Context, v *view, h *fleet.Holder, n
 	switch {
 	case err != nil || s.unread != nil:
 		return "", errors.Join(err, s.unread)
-	case s.gone || s.isWell():
+	case s.gone || s.changing || s.isWell():
 		return s.left, nil
 	}
 	return fmt.Sprintf("while it was watched, before task %s: %s", next, cmp.Or(s.broken, "it was not known whether its members are well")), nil
 }
 
-// membersChange returns the type of the task that changes the members of a cluster, by a live read; empty if none does.
-func (c *Controller) membersChange(ctx context.Context, h *fleet.Holder) (by v1alpha1.TaskType, err error) {
+// membersChange returns the task that changes the members of a cluster, by a live read; nil if none does.
+func (c *Controller) membersChange(ctx context.Context, h *fleet.Holder) (by *v1alpha1.EtcdOperatorTask, err error) {
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
 	if err := c.Live.List(ctx, tasks, client.InNamespace(h.Namespace)); err != nil {
-		return "", fmt.Errorf("listing the tasks of namespace %s, where a cluster is watched: %w", h.Namespace, err)
+		return nil, fmt.Errorf("listing the tasks of namespace %s, where a cluster is watched: %w", h.Namespace, err)
 	}
 	for i := range tasks.Items {
-		if t := &tasks.Items[i]; changesMembers(t) && etcdOf(t) == h.Etcd && by != v1alpha1.Restore {
-			by = t.Spec.Type
+		if t := &tasks.Items[i]; changesMembers(t) && etcdOf(t) == h.Etcd && (by == nil || by.Spec.Type != v1alpha1.Restore) {
+			by = t
 		}
 	}
 	return by, nil

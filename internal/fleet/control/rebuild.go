@@ -158,7 +158,7 @@ func (n *census) record(l *fleet.Ledger, v *view, m *met) (changed bool) {
 		// One that the cache has shown has no change yet.
 		l.Withdraw(h.Task)
 		h.Canary = slices.ContainsFunc(h.Policies, func(name string) bool { return v.policies[name] != nil && l.InCanaryStage(v.policies[name], h.Change) })
-		l.Adopt(h)
+		l.Grant(h)
 		changed = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.policies)) {
@@ -352,7 +352,7 @@ func (c *Controller) adopt(l *fleet.Ledger, v *view, m *met) bool {
 	found := false
 	for uid, t := range v.tasks {
 		if m.runs[uid] && l.Holder(uid) == nil {
-			l.Adopt(unasked(t, v, c.Clock.Now()))
+			l.Grant(unasked(t, v, c.Clock.Now()))
 			found = true
 		}
 	}

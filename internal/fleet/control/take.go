@@ -174,7 +174,10 @@ func (a *attempt) endsWatch(l *fleet.Ledger) (failed, known bool) {
 	left, known := a.left[h.Task]
 	if a.ends = h; known {
 		a.ends = nil
-		l.Abandoned(h.Task, left, a.Clock.Now())
+		if left != "" {
+			// The next task may be held by that, and a canary that has failed is not to pass once it is well again.
+			finding{task: h.Task, kind: broke, reason: left}.apply(l, a.Clock.Now())
+		}
 	}
 	return left != "", known
 }
