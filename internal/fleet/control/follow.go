@@ -179,7 +179,7 @@ func (c *Controller) whileMembersChange(h *fleet.Holder, by v1alpha1.TaskType) s
 // be that of the template. Any other, which may be blocked for days, says nothing about the template; nor does one beside which all is well.
 func stuck(h *fleet.Holder, by *v1alpha1.EtcdOperatorTask, broken string) string {
 	began := by.Status.InitiatedAt
-	if broken == "" || by.Spec.Type != v1alpha1.MembershipChange || h.Baseline != "" || began == nil || began.Time.Before(h.Granted) || began.Time.After(h.Ended.Add(settle)) {
+	if broken == "" || by.Spec.Type != v1alpha1.MembershipChange || h.Baseline != "" || began == nil || began.Time.Before(h.Granted) || began.After(h.Ended.Add(settle)) {
 		return ""
 	}
 	return fmt.Sprintf("while it was watched: %s. Task %s, which changes its members, has not ended: %s", broken, by.Name, by.Status.Progressing().Message)
