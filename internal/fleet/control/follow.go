@@ -137,12 +137,11 @@ func (c *Controller) soak(v *view, h *fleet.Holder) (longest time.Duration) {
 
 // state is how a cluster is that is watched.
 type state struct {
-	// gone: there is no such Etcd any more, or it is hibernated, or its members change or are restored. left is what is wrong with it if it is a
-	// canary; empty if nothing is.
-	gone bool
+	// gone: there is no such Etcd any more, or it is hibernated, or its members change or are restored. changing: a change of its members is waited
+	// for, so it is unknown.
+	gone, changing bool
+	// left is what is wrong with it if it is a canary whose watch ends by that; empty if nothing is.
 	left string
-	// changing: a change of its members is waited for, so it is unknown.
-	changing bool
 	// unknown: members are unreachable, or could not be read (unread). That is neither success nor failure.
 	unknown bool
 	unread  error
@@ -175,14 +174,12 @@ func (c *Controller) whileMembersChange(h *fleet.Holder, by v1alpha1.TaskType) s
 	return state{gone: true}
 }
 
-// stuck says what is not well in a cluster beside a change of members that has not ended, and that began while its task ran or soon after: it may
-// be that of the template. Any other, which may be blocked for days, says nothing about the template; nor does one beside which all is well.
-func stuck(h *fleet.Holder, by *v1alpha1.EtcdOperatorTask, broken string) string {
+// mayBeOf reports whether a change of members may be that of the template of a task: it began while that ran, or soon after. Any other may be blocked
+// for days, and says nothing about the template. Tasks know their beginning to the second.
+func mayBeOf(h *fleet.Holder, by *v1alpha1.EtcdOperatorTask) bool {
 	began := by.Status.InitiatedAt
-	if broken == "" || by.Spec.Type != v1alpha1.MembershipChange || h.Baseline != "" || began == nil || began.Time.Before(h.Granted) || began.After(h.Ended.Add(settle)) {
-		return ""
-	}
-	return fmt.Sprintf("while it was watched: %s. Task %s, which changes its members, has not ended: %s", broken, by.Name, by.Status.Progressing().Message)
+	return by.Spec.Type == v1alpha1.MembershipChange && h.Baseline == "" && began != nil &&
+		!began.Time.Before(h.Granted.Truncate(time.Second)) && !began.After(h.Ended.Add(settle))
 }
 
 // live is how a cluster is that is watched, by live reads.
@@ -199,8 +196,12 @@ func (c *Controller) live(ctx context.Context, v *view, h *fleet.Holder) (s stat
 		return s, err
 	}
 	during := c.whileMembersChange(h, by.Spec.Type)
-	if during.gone {
-		during.left = stuck(h, by, s.broken)
+	switch {
+	case !mayBeOf(h, by):
+	case s.unknown:
+		return s, nil // it is watched until that is known
+	case s.broken != "":
+		during.left = fmt.Sprintf("while it was watched: %s. Task %s, which changes its members, has not ended: %s", s.broken, by.Name, by.Status.Progressing().Message)
 	}
 	return during, nil
 }

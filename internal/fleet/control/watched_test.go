@@ -615,6 +615,9 @@ func TestAChangeOfMembersThatIsBlocked(t *testing.T) {
 		"it began later, and all is not well":  {2 * time.Minute, true, false, ""},
 		"all is not well":                      {0, true, false, "while it was watched: AllMembersReady is False: because. Task scale, which changes its members, has not ended: blocked by a guard"},
 		"the next task begins":                 {-time.Hour, false, true, ""},
+		"it begins beside one that is blocked": {-time.Hour, true, true, ""},
+		"it begins, and all is not well":       {0, true, true, "while it was watched: AllMembersReady is False: because. Task scale, which changes its members, has not ended: blocked by a guard"},
+		"within the second of the grant":       {100 * time.Millisecond, true, false, "while it was watched: AllMembersReady is False: because. Task scale, which changes its members, has not ended: blocked by a guard"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, o := watching(t)
@@ -623,6 +626,15 @@ func TestAChangeOfMembersThatIsBlocked(t *testing.T) {
 			task.Status.InitiatedAt = &metav1.Time{Time: w.clock.Now().Add(c.began)}
 			task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: "Blocked", Message: "blocked by a guard"}}
 			if err := w.api.Create(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+			// The API server cuts the times of objects to seconds, and the ledger does not.
+			fraction := c.began % time.Second
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+				h := l.Watched("etcd0")
+				h.Granted = h.Granted.Add(fraction)
+				return fraction > 0
+			}); err != nil {
 				t.Fatal(err)
 			}
 			if c.unwell {
