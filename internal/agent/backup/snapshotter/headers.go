@@ -23,8 +23,8 @@ type headers struct {
 	// locked has each snapshot whose header was read, by the identities that there were: whether none of them decrypts it.
 	locked     map[header]bool
 	identities string
-	// fails is since when some could not be read, by fault of neither the snapshot nor the identities; zero if none fails.
-	fails time.Time
+	// passed are those whose objects the store does not let be read. They are tried again once the store has been listed again.
+	passed map[header]bool
 }
 
 // header identifies the object of a snapshot.
@@ -43,7 +43,7 @@ func (h *headers) list(snapshots []backup.Snapshot) {
 			known[headerOf(s)] = locked
 		}
 	}
-	h.listed, h.locked = snapshots, known
+	h.listed, h.locked, h.passed = snapshots, known, map[header]bool{}
 }
 
 func (h *headers) unread(s backup.Snapshot) bool {
@@ -51,13 +51,13 @@ func (h *headers) unread(s backup.Snapshot) bool {
 		return false
 	}
 	_, read := h.locked[headerOf(s)]
-	return !read
+	return !read && !h.passed[headerOf(s)]
 }
 
 // next returns up to a number of snapshots whose headers are to be read with some identities, the newest first.
 func (h *headers) next(identities string, most int) (unread []backup.Snapshot) {
 	if identities != h.identities {
-		h.identities, h.locked = identities, map[header]bool{}
+		h.identities, h.locked, h.passed = identities, map[header]bool{}, map[header]bool{}
 	}
 	for _, s := range slices.Backward(backup.Sorted(h.listed)) {
 		if len(unread) < most && h.unread(s) {
@@ -84,14 +84,12 @@ const (
 	headersPeriod  = 10 * time.Second
 	maxHeaders     = 50
 	headersTimeout = 5 * time.Second
-	// headersPatience is after which time what cannot be read counts as what can be decrypted: the list would not change any more.
-	headersPatience = 10 * time.Minute
 )
 
 // readHeaders reads the header of each encrypted snapshot once, and again once the identities have changed. What can be restored stays as it
 // was last listed until all are read: an identity that cannot be read, or a store that fails, says nothing of snapshots. A snapshot that was
 // removed since it was listed, that is corrupt, or that the store refuses, such as an archived one, is passed over: none of this says that it is
-// locked. So is what fails otherwise, after a while. That people alone can decrypt is no error.
+// locked. That people alone can decrypt is no error.
 func (n *session) readHeaders(ctx context.Context) {
 	if n.config.Clock.Since(n.headersRead) < headersPeriod || n.config.Store.PeopleOnly() {
 		return
@@ -109,45 +107,33 @@ func (n *session) readHeaders(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, headersTimeout)
 	defer cancel()
-	var failed error
 	for _, s := range unread {
 		err := n.config.Store.CanRead(ctx, s)
 		locked, isLocked := errors.AsType[*backup.LockedError](err)
 		_, isCorrupt := errors.AsType[*backup.CorruptError](err)
-		if err != nil && !isCorrupt && !store.IsGone(err) && !store.Refuses(err) && (!isLocked || !locked.NoneFits) {
-			if failed == nil {
-				failed = fmt.Errorf("%s: %w", s.Name(), err)
-			}
-			continue
+		known := err == nil || isCorrupt || store.IsGone(err) || isLocked && locked.NoneFits
+		if !known && !store.IsUnreadable(err) {
+			return
 		}
 		n.mu.Lock()
-		n.headers.locked[headerOf(s)] = isLocked
+		if known {
+			n.headers.locked[headerOf(s)] = isLocked
+		} else {
+			n.headers.passed[headerOf(s)] = true
+			n.config.Log.Info("The store does not let a snapshot be read, so it is not known whether it can be decrypted", "snapshot", s.Name(), "reason", err.Error())
+		}
 		n.mu.Unlock()
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.noteFailing(failed)
 	n.listRestorable()
-}
-
-// noteFailing notes since when some headers cannot be read. The caller holds the lock.
-func (s *Snapshotter) noteFailing(err error) {
-	switch now := s.config.Clock.Now(); {
-	case err == nil:
-		s.headers.fails = time.Time{}
-	case s.headers.fails.IsZero():
-		s.headers.fails = now
-		s.config.Log.Error(err, "The header of a snapshot cannot be read. If that lasts, it is listed as one that can be restored", "after", headersPatience.String())
-	}
 }
 
 // listRestorable lists what can be restored, unless that is not known of each snapshot. The caller holds the lock.
 func (s *Snapshotter) listRestorable() {
-	h := &s.headers
-	waits := h.fails.IsZero() || s.config.Clock.Since(h.fails) < headersPatience
-	if waits && !s.config.Store.PeopleOnly() && slices.ContainsFunc(h.listed, h.unread) {
+	if !s.config.Store.PeopleOnly() && slices.ContainsFunc(s.headers.listed, s.headers.unread) {
 		return
 	}
-	locked := func(of backup.Snapshot) bool { return h.locked[headerOf(of)] }
-	s.restorable, s.locked = append([]backup.Interval{}, backup.Restorable(h.listed, locked)...), h.describe()
+	locked := func(of backup.Snapshot) bool { return s.headers.locked[headerOf(of)] }
+	s.restorable, s.locked = append([]backup.Interval{}, backup.Restorable(s.headers.listed, locked)...), s.headers.describe()
 }

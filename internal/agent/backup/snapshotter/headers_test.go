@@ -189,13 +189,12 @@ func TestWhatTheStoreRefusesIsPassedOver(t *testing.T) {
 	n.foundRestorable(list)
 	n.readHeaders(t.Context())
 	g.Expect(states(s)).To(BeNil(), "the store has failed")
-	clock.Step(headersPatience)
-	n.readHeaders(t.Context())
-	g.Expect(states(s)).To(HaveLen(2), "it fails for long")
-	s.restorable = nil
-	status = http.StatusForbidden
-	clock.Step(headersPeriod)
-	n.readHeaders(t.Context())
-	g.Expect(states(s)).To(HaveLen(2))
-	g.Expect(n.headers.fails).To(BeZero())
+	for _, refuses := range []int{http.StatusForbidden, http.StatusBadRequest} {
+		s.restorable, status = nil, refuses
+		n.foundRestorable(list)
+		g.Expect(states(s)).To(BeNil(), "it is tried again")
+		clock.Step(headersPeriod)
+		n.readHeaders(t.Context())
+		g.Expect(states(s)).To(HaveLen(2), "%d", refuses)
+	}
 }

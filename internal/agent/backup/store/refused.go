@@ -102,13 +102,21 @@ func (e *RemovalError) Error() string {
 // Unwrap returns the error of the library.
 func (e *RemovalError) Unwrap() error { return e.cause }
 
-// Refused reports whether the store refused it, as for an object that is locked.
-func (e *RemovalError) Refused() bool { return Refuses(e.cause) }
-
-// Refuses reports whether a store answered that it does not do what was asked with an object: 403, or 409 from Azure.
-func Refuses(err error) bool {
-	status := statusOf(err)
+// Refused reports whether the store refused it, as for an object that is locked: 403, or 409 from Azure.
+func (e *RemovalError) Refused() bool {
+	status := statusOf(e.cause)
 	return status == http.StatusForbidden || status == http.StatusConflict
+}
+
+// IsUnreadable reports whether a store that answers does not let an object be read: one that is archived, or whose key is disabled. Requests that it
+// asks to repeat later, or with other credentials, say nothing about the object.
+func IsUnreadable(err error) bool {
+	switch status := statusOf(err); status {
+	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	default:
+		return status >= 400 && status < 500
+	}
 }
 
 // IsGone reports whether an object was not in the store any more.
