@@ -659,6 +659,27 @@ func TestAChangeOfMembersThatIsBlocked(t *testing.T) {
 	}
 }
 
+// Whether all is well beside a change of members may not be known when that has taken too long. The canary is watched until it is.
+func TestACanaryIsWatchedUntilItIsKnownHowItIs(t *testing.T) {
+	w, o := watching(t)
+	_, _, task := w.objects(0)
+	task.Name, task.UID, task.Spec.Type, task.Status.State = "scale", "scale", v1alpha1.MembershipChange, v1alpha1.TaskStateInProgress
+	task.Status.InitiatedAt = &metav1.Time{Time: w.clock.Now()}
+	if err := w.api.Create(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	w.etcd(set(v1alpha1.ConditionReady, metav1.ConditionUnknown))
+	if o.pass(12 * time.Minute); o.outcome() != "watched" {
+		t.Errorf("%q while it is not known", o.outcome())
+	}
+	w.etcd(set(v1alpha1.ConditionReady, metav1.ConditionFalse))
+	o.pass(2 * time.Minute)
+	l, err := o.Store.Read(t.Context())
+	if err != nil || l.Watched("etcd0") != nil || len(l.Change("all", "A").Failures) != 1 {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
 // A canary that fails when its next task asks is not watched any more, though that task is held by the failure: it has failed, and does not pass
 // once it is well again.
 func TestACanaryThatHasFailedIsNotWatchedOn(t *testing.T) {
