@@ -263,7 +263,7 @@ func memories(path string, v reflect.Value, each func(path string, values reflec
 	}
 }
 
-// An Etcd that is gone, or deleted and owes nobody, is left to the garbage collector.
+// An Etcd that is gone, or deleted and owes nothing to others, is left to the garbage collector.
 func TestDeletedEtcd(t *testing.T) {
 	s := sceneOf(t, nil)
 	s.settle()

@@ -254,7 +254,7 @@ func TestAlarmsOfTasksThatAreCounted(t *testing.T) {
 	}
 }
 
-// A soak ends by what members have answered since the task has ended, and a moment ago: nobody knows by an older status that no alarm was
+// A soak ends by what members have answered since the task has ended, and a moment ago: an older status does not tell that no alarm was
 // raised.
 func TestASoakRestsOnWhatWasSeen(t *testing.T) {
 	for name, c := range map[string]struct {

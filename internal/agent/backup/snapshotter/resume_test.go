@@ -232,12 +232,12 @@ func TestAStoreWithoutWhatIsRecorded(t *testing.T) {
 		full    bool
 		told    []int64
 	}{
-		"what is there":       {record: backup.Record{Revision: 8, Created: there.Created}, told: []int64{8, 9}},
-		"less":                {record: backup.Record{Revision: 7, Created: there.Created.Add(-time.Minute)}, told: []int64{8, 9}},
-		"a newer snapshot":    {record: backup.Record{Revision: 8, Created: there.Created.Add(time.Minute)}, full: true},
-		"a higher revision":   {record: backup.Record{Revision: 10, Created: there.Created}, full: true},
-		"that is not known":   {unknown: errors.New("no API server")},
-		"and nobody reads it": {},
+		"what is there":      {record: backup.Record{Revision: 8, Created: there.Created}, told: []int64{8, 9}},
+		"less":               {record: backup.Record{Revision: 7, Created: there.Created.Add(-time.Minute)}, told: []int64{8, 9}},
+		"a newer snapshot":   {record: backup.Record{Revision: 8, Created: there.Created.Add(time.Minute)}, full: true},
+		"a higher revision":  {record: backup.Record{Revision: 10, Created: there.Created}, full: true},
+		"that is not known":  {unknown: errors.New("no API server")},
+		"and it is not read": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -246,7 +246,7 @@ func TestAStoreWithoutWhatIsRecorded(t *testing.T) {
 				Options: Options{Schedule: "0 0 * * *", Compression: backup.None, Timeout: time.Minute}, Etcd: at{10}, Store: to, Clock: now, Log: logr.Discard(),
 				OnSnapshot: func(s backup.Snapshot) { told = append(told, s.LastRevision) },
 			}
-			if name != "and nobody reads it" {
+			if name != "and it is not read" {
 				config.Recorded = func(context.Context) (backup.Record, error) { return c.record, c.unknown }
 			}
 			s, err := New(config)
