@@ -67,6 +67,9 @@ type Type struct {
 	Deadline time.Duration
 	// Supersedes are the types whose tasks end, running or not, when a later task of this type arrives.
 	Supersedes []v1alpha1.TaskType
+	// RevokeIntents makes it impossible that a step which was recorded is carried out late, by an operator that was paused: while the task
+	// is suspended or preempted, nothing repeats or revokes it. It is called again and again for as long; nil if no step can be late.
+	RevokeIntents func(ctx context.Context, task Task) error
 	// Unavailable is the verdict on tasks of a type that the operator does not carry out in its mode; nil if it does.
 	Unavailable *Verdict
 }

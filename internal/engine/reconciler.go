@@ -167,6 +167,8 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	if t.Status.State == v1alpha1.TaskStatePending {
 		// It does not wait for the Gate any more: another task goes first.
 		meta.RemoveStatusCondition(&t.Status.Conditions, v1alpha1.ConditionAdmitted)
+	} else if err := r.revokeIntents(ctx, task); err != nil {
+		return r.conclude(ctx, cached, task, tasks.Verdict{}, err)
 	}
 	status.Unhold(t)
 	reason, message := waiting(line.Queue, cached)

@@ -44,6 +44,9 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 	if task.Object.Spec.Suspend {
 		status.SetCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set: the task is suspended between two steps, and keeps its place", r.Clock.Now())
 		r.books.rests(task.Object)
+		if err := r.revokeIntents(ctx, task); err != nil {
+			return r.conclude(ctx, cached, task, tasks.Verdict{}, err)
+		}
 		wait, err := r.write(ctx, cached, task.Object)
 		return sooner(wait, left), err
 	}
@@ -58,6 +61,14 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 		verdict.Reason, verdict.Message, verdict.RequeueAfter, verdict.ProgressDeadline = wait.Reason, wait.Message, wait.RequeueAfter, 0
 	}
 	return r.conclude(ctx, cached, task, verdict, err)
+}
+
+// revokeIntents revokes what a task has recorded and not carried out, while it makes no step that would repeat or revoke it (ADR 1).
+func (r *Reconciler) revokeIntents(ctx context.Context, task tasks.Task) error {
+	if revoke := r.Registry[task.Object.Spec.Type].RevokeIntents; revoke != nil {
+		return revoke(ctx, task)
+	}
+	return nil
 }
 
 // admit has the handler check the preconditions of a task, once live reads have confirmed that it is the task's turn and that it is for

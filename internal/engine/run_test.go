@@ -5,6 +5,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -316,6 +317,57 @@ func TestSuspendedTask(t *testing.T) {
 	s.change(t, "a", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = false })
 	e.look()
 	e.Expect(e.performed).To(Equal([]string{"a"}))
+}
+
+// What a paused operator has recorded may still happen, and a task that is suspended or preempted does not repeat or revoke it by a step.
+func TestTaskThatRestsRevokesItsIntents(t *testing.T) {
+	for name, c := range map[string]struct {
+		state   v1alpha1.TaskState
+		suspend bool
+		others  []v1alpha1.TaskType
+		rests   string // empty if it does not
+	}{
+		"it is suspended":                 {running, true, nil, "Suspended: spec.suspend is set"},
+		"it is preempted":                 {running, false, []v1alpha1.TaskType{v1alpha1.QuorumLossRecovery}, "Preempted: "},
+		"it runs":                         {running, false, nil, ""},
+		"it runs before another":          {running, false, []v1alpha1.TaskType{v1alpha1.OnDemandMaintenance}, ""},
+		"it was suspended from the start": {pending, true, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.add(t, "a", c.state, func(task *v1alpha1.EtcdOperatorTask) {
+				task.Spec.Type, task.Spec.Suspend = v1alpha1.QuorumAwareRollout, c.suspend
+			})
+			e := newEngine(t, s)
+			var revoked []string
+			refusal := errors.New("the API server is away")
+			for _, of := range append(c.others, v1alpha1.QuorumAwareRollout) {
+				e.Registry[of] = tasks.Type{Handler: e.actor}
+			}
+			e.Registry[v1alpha1.QuorumAwareRollout] = tasks.Type{Handler: e.actor, RevokeIntents: func(_ context.Context, task tasks.Task) error {
+				revoked = append(revoked, task.Object.Name)
+				return refusal
+			}}
+			for _, of := range c.others {
+				s.add(t, string(of), pending, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = of })
+			}
+			wait := e.look()
+			if c.rests == "" {
+				e.Expect(revoked).To(BeEmpty())
+				return
+			}
+			e.Expect(revoked).To(Equal([]string{"a"}))
+			e.Expect(wait).To(Equal(firstPause))
+			e.Expect(e.progress("a")).To(Equal("Retrying: the API server is away"), "it does not rest yet")
+			refusal = nil
+			e.pass(detailInterval)
+			e.look()
+			e.Expect(revoked).To(Equal([]string{"a", "a"}))
+			e.Expect(e.progress("a")).To(HavePrefix(c.rests))
+			e.Expect(e.state("a")).To(Equal(running))
+			e.Expect(e.cleaned).To(BeEmpty())
+		})
+	}
 }
 
 // Whatever the cache shows, nothing is done twice on one state of a task: the engine waits until the cache shows its own write.

@@ -31,12 +31,13 @@ import (
 func (c *composition) registry() tasks.Registry {
 	agentImage, foreign := c.config.Images.EtcdAgent, c.beside.manages
 	jobs := tasks.Jobs{Client: c.Client, Live: c.Live, Clock: c.Clock, Image: agentImage}
+	rollouts := &rollout.Handler{
+		Rollouts: tasks.Rollouts[decision.Config]{Client: c.Client, Live: c.Live, Rule: c.beside.rule},
+		Observer: c.observer, Dialer: c.Dialer, Credentials: c.credentials, Clock: c.Clock,
+		Agent: c.Agent, PodUpdatePolicy: c.config.PodUpdatePolicy, ReplacesAlways: foreign, UnknownVersions: foreign,
+	}
 	registry := tasks.Registry{
-		v1alpha1.QuorumAwareRollout: {Handler: tasks.For(&rollout.Handler{
-			Rollouts: tasks.Rollouts[decision.Config]{Client: c.Client, Live: c.Live, Rule: c.beside.rule},
-			Observer: c.observer, Dialer: c.Dialer, Credentials: c.credentials, Clock: c.Clock,
-			Agent: c.Agent, PodUpdatePolicy: c.config.PodUpdatePolicy, ReplacesAlways: foreign, UnknownVersions: foreign,
-		})},
+		v1alpha1.QuorumAwareRollout: {Handler: tasks.For(rollouts), RevokeIntents: rollouts.RevokeIntents},
 		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: tasks.For(&recreate.Handler{
 			Rollouts: tasks.Rollouts[decision.RecreateConfig]{Client: c.Client, Live: c.Live, Rule: replacer.Operator{}}, Observer: c.observer, Clock: c.Clock,
 		})},

@@ -21,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -513,6 +514,29 @@ func TestCleanupForgets(t *testing.T) {
 	r.Expect(r.handler.tracker.refusals("")).To(HaveLen(1))
 	r.Expect(r.handler.Cleanup(t.Context(), r.task.Task)).To(Succeed())
 	r.Expect(r.handler.tracker.tasks).To(BeEmpty())
+}
+
+// A task that is suspended revokes what it has recorded, and goes on with what it knows.
+func TestRevokingIntentsForgetsNothing(t *testing.T) {
+	r := newTrial(t, observed(noon), observed(noon))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m-2", UID: "m-2", ResourceVersion: "7"}}
+	api := fake.NewClientBuilder().WithObjects(pod).Build()
+	r.handler.Client, r.handler.Live = api, api
+	r.task.Object.Name, r.task.Object.Namespace = "t", "ns"
+	r.handler.tracker.refuse("", "m-2", rollout.RefusedWrite{At: noon})
+	r.Expect(r.handler.RevokeIntents(t.Context(), r.task.Task)).To(Succeed(), "nothing is recorded")
+	r.task.Object.Status.Rollout = &v1alpha1.RolloutStatus{Pods: []v1alpha1.RolloutPod{{
+		Name: "m-2", UID: "m-2", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress}, Evidence: v1alpha1.Evidence{ResourceVersion: "7"},
+	}}}
+	var versions []string
+	for range 2 {
+		r.Expect(r.handler.RevokeIntents(t.Context(), r.task.Task)).To(Succeed())
+		r.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+		r.Expect(pod.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationDeletionRevoked, "t@7"))
+		versions = append(versions, pod.ResourceVersion)
+	}
+	r.Expect(versions).To(Equal([]string{"8", "8"}), "once")
+	r.Expect(r.handler.tracker.refusals("")).To(HaveLen(1))
 }
 
 func TestVerdictOfAStalledRollout(t *testing.T) {

@@ -190,24 +190,34 @@ func (h *Handler) isAnother(ctx context.Context, key types.NamespacedName, uid t
 	return apierrors.IsNotFound(err) || err == nil && pod.UID != uid
 }
 
-// Cleanup implements tasks.Methods: a recorded removal that has not happened must not happen later.
+// Cleanup implements tasks.Methods.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
-	if r := task.Object.Status.Rollout; r != nil {
-		for _, p := range r.Pods {
-			if p.LastOperation.State != v1alpha1.OperationStateInProgress {
-				continue
-			}
-			if err := h.cleanUpAfter(ctx, task.Object, p); err != nil {
-				return coded.Error(v1alpha1.ErrRevokeDeletion, err)
-			}
-		}
+	if err := h.RevokeIntents(ctx, task); err != nil {
+		return err
 	}
 	h.tracker.forget(task.Object.UID)
 	h.snapshots.Forget(task.Object.UID)
 	return nil
 }
 
-func (h *Handler) cleanUpAfter(ctx context.Context, task *v1alpha1.EtcdOperatorTask, p v1alpha1.RolloutPod) error {
+// RevokeIntents is that of a tasks.Type: a recorded removal or write that has not happened must not happen later.
+func (h *Handler) RevokeIntents(ctx context.Context, task tasks.Task) error {
+	r := task.Object.Status.Rollout
+	if r == nil {
+		return nil
+	}
+	for _, p := range r.Pods {
+		if p.LastOperation.State != v1alpha1.OperationStateInProgress {
+			continue
+		}
+		if err := h.revokeIntent(ctx, task.Object, p); err != nil {
+			return coded.Error(v1alpha1.ErrRevokeDeletion, err)
+		}
+	}
+	return nil
+}
+
+func (h *Handler) revokeIntent(ctx context.Context, task *v1alpha1.EtcdOperatorTask, p v1alpha1.RolloutPod) error {
 	pod, err := lookup.Get[corev1.Pod](ctx, h.Live, "pod", client.ObjectKey{Namespace: task.Namespace, Name: p.Name})
 	if err != nil || pod == nil || pod.UID != p.UID || pod.DeletionTimestamp != nil || pod.ResourceVersion != p.Evidence.ResourceVersion {
 		return err

@@ -240,9 +240,40 @@ func TestEvictionIsRefusedByBudgetAndHolds(t *testing.T) {
 // on. Whatever the first one sends, no pod may go that is not meant to go.
 //
 // The pod stays as it was: it is sick all the time, and the template that it is outdated by is taken back. So nothing but the
-// revocation moves its resourceVersion, which is the precondition of the delete.
+// revocation moves its resourceVersion, which is the precondition of the delete. A task that is suspended makes no step that revokes it.
 func TestDeleteOfAPausedOperatorComesToNothing(t *testing.T) {
 	t.Parallel()
+	for name, then := range map[string]func(*cluster){
+		"the template is taken back": func(c *cluster) {
+			c.changeBack()
+			c.start(nil)
+			c.Eventually(func(g Gomega) {
+				old := c.rollouts(g)[0]
+				g.Expect(old.Status.State).To(Equal(v1alpha1.TaskStateRejected), "the template that it was for is gone")
+			}).Should(Succeed())
+		},
+		"the task is suspended": func(c *cluster) {
+			c.Eventually(func() error {
+				task := c.rollouts(c)[0]
+				task.Spec.Suspend = true
+				return testEnv.Client.Update(c.T.Context(), &task)
+			}).Should(Succeed())
+			c.start(nil)
+			c.Eventually(func(g Gomega) {
+				g.Expect(c.rollouts(g)[0].Status.Progressing().Reason).To(Equal(v1alpha1.ReasonSuspended))
+			}).Should(Succeed())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			deleteOfAPausedOperator(t, then)
+		})
+	}
+}
+
+// deleteOfAPausedOperator pauses an operator in the middle of a deletion, until another one has done what then waits for.
+func deleteOfAPausedOperator(t *testing.T, then func(*cluster)) {
+	t.Helper()
 	c := newCluster(t, 3)
 	c.Kubelet.Set("main-1", env.NotReady)
 	c.Eventually(func() bool { return c.Up(1) }).Should(BeFalse())
@@ -269,13 +300,7 @@ func TestDeleteOfAPausedOperatorComesToNothing(t *testing.T) {
 	c.change("1")
 	<-paused
 	before := sick()
-	c.changeBack()
-
-	c.start(nil)
-	c.Eventually(func(g Gomega) {
-		old := c.rollouts(g)[0]
-		g.Expect(old.Status.State).To(Equal(v1alpha1.TaskStateRejected), "the template that it was for is gone")
-	}).Should(Succeed())
+	then(c)
 	revoked := sick()
 	c.Expect(revoked.Annotations).To(HaveKey(v1alpha1.AnnotationDeletionRevoked))
 	revoked.Annotations, revoked.ResourceVersion, revoked.ManagedFields = before.Annotations, before.ResourceVersion, before.ManagedFields
