@@ -112,7 +112,7 @@ type Pod struct {
 	// Ready: the readiness probe of the etcd container passes, and the node controller has not marked the
 	// pod as unready.
 	Ready bool
-	// AllContainersReady: every container's readiness probe passes. A PodDisruptionBudget counts this.
+	// AllContainersReady: every container's readiness probe passes, and the pod is ready. A PodDisruptionBudget counts this.
 	AllContainersReady bool
 	// BackupSidecarReady: the backup-restore container is ready, or there is none.
 	BackupSidecarReady bool

@@ -92,14 +92,22 @@ func joinTrouble(what, reason, message string) string {
 }
 
 // isReady reports whether the etcd container's readiness probe passes. When a node is lost, the container's own flag stays: the
-// node controller sets the pod's Ready condition to False, without a reason of containers.
+// node controller sets the pod's Ready condition to False.
 func isReady(pod *corev1.Pod, etcd *corev1.ContainerStatus) bool {
 	return etcd != nil && etcd.Ready && !isMarkedUnready(pod)
 }
 
+// isMarkedUnready reports whether the node controller has marked the pod. It changes the status of the condition alone, and a pod that is
+// ready has no reason; the kubelet gives one, also for readiness gates and for sidecars among the init containers.
 func isMarkedUnready(pod *corev1.Pod) bool {
 	ready := pods.Condition(pod, corev1.PodReady)
-	return ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
+	return ready != nil && ready.Status != corev1.ConditionTrue && ready.Reason == "" && allReady(pod)
+}
+
+// isPodReady reports whether the pod is ready as budgets and Services count it.
+func isPodReady(pod *corev1.Pod) bool {
+	ready := pods.Condition(pod, corev1.PodReady)
+	return allReady(pod) && (ready == nil || ready.Status == corev1.ConditionTrue)
 }
 
 // hasEnded reports whether the pod has a final phase. The kubelet reports one once no container is running; the pod garbage collector also
@@ -137,7 +145,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		Created:            pod.CreationTimestamp.Time,
 		GracePeriod:        time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second,
 		Ready:              isReady(pod, etcd),
-		AllContainersReady: allReady(pod),
+		AllContainersReady: isPodReady(pod),
 		BackupSidecarReady: sidecar == nil || sidecar.Ready,
 		Trouble:            trouble,
 		Claims:             claims(pod),

@@ -98,17 +98,21 @@ func TestClassify(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	for name, c := range map[string]struct {
-		pod  *podBuilder
-		want bool
+		pod      *podBuilder
+		want     bool
+		podReady bool
 	}{
-		"ready":                          {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionTrue, ""), true},
-		"the probe fails":                {newPod().etcd(running(), false).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), false},
-		"only the sidecar's probe fails": {newPod().etcd(running(), true).sidecar(false).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), true},
-		"the node is lost: the node controller changed only the pod's condition": {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, ""), false},
+		"ready":                          {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionTrue, ""), true, true},
+		"the probe fails":                {newPod().etcd(running(), false).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), false, false},
+		"only the sidecar's probe fails": {newPod().etcd(running(), true).sidecar(false).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), true, false},
+		"only a native sidecar's fails":  {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), true, false},
+		"a readiness gate is not met":    {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, "ReadinessGatesNotReady"), true, false},
+		"there is no condition yet":      {newPod().etcd(running(), true), true, true},
+		"the node is lost: the node controller changed only the pod's condition": {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, ""), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := describePod(&c.pod.Pod, "").Ready; got != c.want {
-				t.Errorf("ready: %v", got)
+			if got := describePod(&c.pod.Pod, ""); got.Ready != c.want || got.AllContainersReady != c.podReady {
+				t.Errorf("ready: %t, the pod: %t", got.Ready, got.AllContainersReady)
 			}
 		})
 	}

@@ -20,7 +20,7 @@ import (
 
 // readSurroundings adds the nodes and volumes to the pods. Claims are read by the same reader as the pods: a claim that is being deleted
 // goes, with its data, once no pod uses it. So are the nodes of pods that are not ready: on a lost node, the kubelet's last report may no
-// longer be true. The spec is that of future pods.
+// longer be true, and the node controller marks only pods that were ready. The spec is that of future pods.
 func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, etcd types.NamespacedName, next corev1.PodSpec, ordinals []cluster.Ordinal) error {
 	if o.surroundings == nil {
 		return nil
@@ -36,7 +36,7 @@ func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, e
 			continue
 		}
 		from := o.surroundings
-		if !pod.Ready {
+		if !pod.Ready || !pod.AllContainersReady {
 			from = reader
 		}
 		at, err := readNode(ctx, from, pod.Node.Name)

@@ -175,13 +175,19 @@ func TestNodesOfPodsThatAreNotReadyAreReadAsThePodsAre(t *testing.T) {
 	claim, volume := newClaim(), newVolume("n1")
 	cache := fake.NewClientBuilder().WithObjects(newNode("n1", corev1.ConditionTrue, false), claim, volume).Build()
 	live := fake.NewClientBuilder().WithObjects(newNode("n1", corev1.ConditionUnknown, false), claim, volume).Build()
-	for _, ready := range []bool{false, true} {
-		ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassDead, Pod: &cluster.Pod{Ready: ready, Node: cluster.Node{Name: "n1"}}}}
+	for name, c := range map[string]struct {
+		etcd, pod, cached bool
+	}{
+		"the pod is ready":           {true, true, true},
+		"etcd is not":                {false, false, false},
+		"a sidecar or a gate is not": {true, false, false}, // a controller that marks the pod as not ready would change nothing
+	} {
+		ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassDead, Pod: &cluster.Pod{Ready: c.etcd, AllContainersReady: c.pod, Node: cluster.Node{Name: "n1"}}}}
 		if err := New(nil, nil, WithSurroundings(cache)).readSurroundings(t.Context(), live, etcdKey, corev1.PodSpec{}, ordinals); err != nil {
 			t.Fatal(err)
 		}
-		if trouble := ordinals[0].Pod.Node.Trouble; (trouble == "") != ready {
-			t.Errorf("ready %t: the node is %q", ready, trouble)
+		if trouble := ordinals[0].Pod.Node.Trouble; (trouble == "") != c.cached {
+			t.Errorf("%s: the node is %q", name, trouble)
 		}
 	}
 }
@@ -217,6 +223,8 @@ func TestPodsOfLostNodes(t *testing.T) {
 		"nothing is marked":                  {crashed(), false, false},
 		"marked as not ready":                {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, ""), true, false},
 		"not ready by the kubelet":           {newPod().etcd(running(), false).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), false, false},
+		"a readiness gate is not met":        {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, "ReadinessGatesNotReady"), false, false},
+		"a native sidecar is not ready":      {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), false, false},
 		"evicted for a taint":                {crashed().is(corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByTaintManager"), true, false},
 		"the eviction for a taint is off":    {crashed().is(corev1.DisruptionTarget, corev1.ConditionFalse, "DeletionByTaintManager"), false, false},
 		"evicted by a user":                  {crashed().is(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), false, false},
