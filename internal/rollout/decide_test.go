@@ -914,3 +914,18 @@ func TestGracePeriodOfARemoval(t *testing.T) {
 	all.Snapshot.Ordinals[1].Pod.Node.Trouble = "not ready"
 	g.Expect(Decide(all, noon).Step.Grace).To(Equal(map[int]time.Duration{0: 2 * time.Second}), "each pod has its own")
 }
+
+// While the operator reaches no member, none can join it, and no task is named that is not created.
+func TestTheOnlyMemberWhileCutOff(t *testing.T) {
+	g := NewWithT(t)
+	w := of(0, readyOld)
+	w.cutOff, w.lasted = true, true
+	only := w.input(noon, DefaultConfig())
+	only.Surges = true
+	d := Decide(only, noon)
+	g.Expect(short(d, only.Snapshot)).To(Equal("hold MemberRelieved m-0"), "it serves its clients")
+	g.Expect(d.Hold().Message).To(And(ContainSubstring("the operator reaches no member, and until it does none can join: check NetworkPolicies and TLS"),
+		ContainSubstring("if only this rollout can fix that, add MemberRelieved to spec.overrideGuards"), Not(ContainSubstring("see the task"))))
+	override(v1alpha1.GuardMemberRelieved)(&only)
+	g.Expect(short(Decide(only, noon), only.Snapshot)).To(Equal("DeletePod m-0"))
+}

@@ -40,8 +40,14 @@ func memberRelieved(s *state, step *Step) *Hold {
 		return nil
 	}
 	name := s.ordinal(i).Name
-	return &Hold{Pod: name, Message: fmt.Sprintf("%s is the only member, and with surgePolicy %s a second one takes over first: see the task of type %s, which waits while the spec is suspended. To replace it at once, while writes stop, add %s to spec.overrideGuards of the rollout",
-		name, v1alpha1.SurgeSingleMember, v1alpha1.MembershipChange, v1alpha1.GuardMemberRelieved)}
+	first := fmt.Sprintf("%s is the only member, and with surgePolicy %s a second one takes over first", name, v1alpha1.SurgeSingleMember)
+	if s.byReadiness {
+		// The member serves its clients, and what is between it and the operator may be no matter of the template.
+		return &Hold{Pod: name, Message: fmt.Sprintf("%s; the operator reaches no member, and until it does none can join: check NetworkPolicies and TLS. To replace the pod at once, while writes stop, if only this rollout can fix that, add %s to spec.overrideGuards of the rollout",
+			first, v1alpha1.GuardMemberRelieved)}
+	}
+	return &Hold{Pod: name, Message: fmt.Sprintf("%s: see the task of type %s, which waits while the spec is suspended. To replace it at once, while writes stop, add %s to spec.overrideGuards of the rollout",
+		first, v1alpha1.MembershipChange, v1alpha1.GuardMemberRelieved)}
 }
 
 // agentPatience is how long an agent has to report what it has read about members, which it does with each heartbeat.
