@@ -6,6 +6,7 @@ package tasks
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
@@ -14,6 +15,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -27,11 +30,11 @@ type Rollouts[C interface{ Target() rollout.Target }] struct {
 	Rule replacer.Rule
 }
 
-// WorkKey implements Methods. Two rollouts to the same revision are the same work, and so are two restarts. A task that names no revision
-// is for the current one.
+// WorkKey implements Methods. Two rollouts to the same revision are the same work, and so are two restarts of the same pods. A task that
+// names no revision is for the current one.
 func (r Rollouts[C]) WorkKey(ctx context.Context, task Typed[C]) (string, error) {
 	if target := task.Config.Target().Of(task.Object); target.Restart {
-		return "restart", nil
+		return r.restartKey(ctx, task.Task)
 	} else if target.Revision != "" {
 		return target.Revision, nil
 	}
@@ -40,6 +43,32 @@ func (r Rollouts[C]) WorkKey(ctx context.Context, task Typed[C]) (string, error)
 		return "", err
 	}
 	return set.Status.UpdateRevision, nil
+}
+
+// restartKey is the work key of a restart. A restart leaves pods alone that are newer than itself, such as those that it has replaced, and
+// a later one replaces them, too. While no pod is newer, restarts have the same key, so that only one of them waits.
+func (r Rollouts[C]) restartKey(ctx context.Context, task Task) (string, error) {
+	const all = "restart"
+	some := all + " " + string(task.Object.UID)
+	if s := task.Object.Status.Rollout; s != nil && len(s.Pods) > 0 {
+		return some, nil
+	}
+	set, foreign, err := r.statefulSet(ctx, r.Client, task)
+	if err != nil {
+		return "", err
+	} else if set == nil || foreign != nil {
+		return all, nil
+	}
+	for i := range ptr.Deref(set.Spec.Replicas, 1) {
+		pod, err := lookup.Get[corev1.Pod](ctx, r.Client, "pod", client.ObjectKey{Namespace: set.Namespace, Name: fmt.Sprintf("%s-%d", set.Name, i)})
+		switch {
+		case err != nil:
+			return "", coded.Error(v1alpha1.ErrObserve, err)
+		case pod != nil && pod.CreationTimestamp.After(task.Object.CreationTimestamp.Time):
+			return some, nil
+		}
+	}
+	return all, nil
 }
 
 // Superseded implements Methods: a task for a revision is outdated once the StatefulSet has another one. A restart is not. A cache that

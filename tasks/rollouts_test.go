@@ -5,7 +5,9 @@
 package tasks
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
@@ -13,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -113,10 +116,60 @@ func TestWorkOfRollouts(t *testing.T) {
 	g.Expect(Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: reader(set("earlier", "current"))}.WorkKey(t.Context(), rolloutTask(""))).To(BeEmpty())
 }
 
+// A restart leaves alone what is newer than itself, which a later one replaces: what it has replaced by then, and what others have.
+func TestWorkOfRestarts(t *testing.T) {
+	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	pod := func(i int, after time.Duration) client.Object {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("m-%d", i), CreationTimestamp: metav1.Time{Time: created.Add(after)}}}
+	}
+	three := func(s *appsv1.StatefulSet) { s.Spec.Replicas = ptr.To(int32(3)) }
+	for name, c := range map[string]struct {
+		objects []client.Object
+		begun   bool
+		same    bool
+	}{
+		"nothing is replaced":           {[]client.Object{set("etcd", "new", three), pod(0, -time.Hour), pod(1, -time.Hour), pod(2, 0)}, false, true},
+		"it has begun":                  {[]client.Object{set("etcd", "new", three), pod(0, -time.Hour), pod(1, -time.Hour)}, true, false},
+		"another has replaced a pod":    {[]client.Object{set("etcd", "new", three), pod(0, -time.Hour), pod(1, time.Second), pod(2, -time.Hour)}, false, false},
+		"a pod that is not of its Etcd": {[]client.Object{set("earlier", "new", three), pod(1, time.Second)}, false, true},
+		"a pod beyond the replicas":     {[]client.Object{set("etcd", "new", three), pod(3, time.Second)}, false, true},
+		"there is no StatefulSet":       {nil, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			r := Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: fake.NewClientBuilder().WithObjects(c.objects...).Build()}
+			restart := func(uid types.UID, at time.Time) Typed[rollout.Config] {
+				task := rolloutTask("")
+				task.Object.UID, task.Object.CreationTimestamp, task.Config.Restart = uid, metav1.Time{Time: at}, true
+				return task
+			}
+			first, second, third := restart("first", created), restart("second", created.Add(time.Minute)), restart("third", created.Add(2*time.Minute))
+			if c.begun {
+				first.Object.Status.Rollout = &v1alpha1.RolloutStatus{Pods: []v1alpha1.RolloutPod{{Name: "m-2"}}}
+			}
+			var keys []string
+			for _, task := range []Typed[rollout.Config]{first, second, third} {
+				key, err := r.WorkKey(t.Context(), task)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(key).NotTo(BeEmpty())
+				keys = append(keys, key)
+			}
+			g.Expect(keys[0] == keys[1]).To(Equal(c.same))
+			g.Expect(keys[1]).To(Equal(keys[2]), "no more than one waits")
+		})
+	}
+}
+
 // While the StatefulSet cannot be read, nothing is said of a rollout.
 func TestRolloutsWithoutAnAnswer(t *testing.T) {
 	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
 		_, err := Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: api, Live: api}.WorkKey(t.Context(), rolloutTask(""))
+		return err
+	})
+	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
+		restart := rolloutTask("")
+		restart.Config.Restart = true
+		_, err := Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: api, Live: api}.WorkKey(t.Context(), restart)
 		return err
 	})
 	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
