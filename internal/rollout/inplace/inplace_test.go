@@ -556,9 +556,13 @@ func TestWhatTheKubeletHasYetToDo(t *testing.T) {
 		"old resources": {to: resized, change: func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].Resources.Requests = amounts("500m", "2Gi")
 		}, want: "still reports 500m", gives: true},
-		"no resources":    {to: resized, change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Resources = nil }, want: "does not report", gives: true},
-		"in progress":     {to: resized, change: func(p *corev1.Pod) { resize(p, corev1.PodResizeInProgress, "", "") }, want: "PodResizeInProgress", gives: true},
-		"deferred":        {to: resized, change: func(p *corev1.Pod) { resize(p, corev1.PodResizePending, corev1.PodReasonDeferred, "later") }, want: "PodResizePending: Deferred: later", gives: true},
+		"no resources": {to: resized, change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Resources = nil }, want: "does not report", gives: true},
+		"in progress":  {to: resized, change: func(p *corev1.Pod) { resize(p, corev1.PodResizeInProgress, "", "") }, want: "PodResizeInProgress", gives: true},
+		"deferred":     {to: resized, change: func(p *corev1.Pod) { resize(p, corev1.PodResizePending, corev1.PodReasonDeferred, "later") }, want: "PodResizePending: Deferred: later", gives: true},
+		"not seen, and the last one was infeasible": {to: resized, change: func(p *corev1.Pod) {
+			resize(p, corev1.PodResizePending, corev1.PodReasonInfeasible, "too much")
+			p.Status.ObservedGeneration--
+		}, want: "has not seen", gives: true},
 		"images all done": {to: images},
 		"images not seen": {to: images, change: func(p *corev1.Pod) { p.Status.ObservedGeneration-- }, want: "has not seen"},
 		"the agent waits": {to: images, change: func(p *corev1.Pod) {
@@ -586,11 +590,16 @@ func TestWhatTheKubeletHasYetToDo(t *testing.T) {
 				g.Expect(a.Pending).To(ContainSubstring(c.want))
 			}
 			g.Expect(a.GiveUp != nil).To(Equal(c.gives))
+			if c.gives {
+				g.Expect(a.GiveUpAfter).To(Equal(resizeGrace))
+			}
 		})
 	}
 }
 
+// resize is what the kubelet says once it has seen the newest spec.
 func resize(p *corev1.Pod, t corev1.PodConditionType, reason, message string) {
+	p.Status.ObservedGeneration = p.Generation
 	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, Reason: reason, Message: message})
 }
 

@@ -100,13 +100,14 @@ func (w *work) unresized() string {
 	if len(resized) == 0 {
 		return ""
 	}
+	// What the conditions say of an earlier spec is no answer to this one.
+	if s := w.unseen(); s != "" {
+		return s
+	}
 	for _, t := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress} {
 		if c := pods.Condition(w.Pod, t); c != nil && c.Status == corev1.ConditionTrue {
 			return strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", t, c.Reason, c.Message), ": ")
 		}
-	}
-	if s := w.unseen(); s != "" {
-		return s
 	}
 	for _, l := range resized {
 		status := pods.Container(w.Pod, l.container)
