@@ -39,7 +39,8 @@ func Next(tasks []v1alpha1.EtcdOperatorTask, of v1alpha1.TaskType, prefix string
 		}
 		attempt, wait = n+1, 0
 		if t.Status.CompletedAt != nil && !endedWell(t) {
-			wait = max(t.Status.CompletedAt.Add(backoff(n)).Sub(now), 0)
+			// Another operator's clock, which may be ahead, may have written when that was.
+			wait = min(max(t.Status.CompletedAt.Add(backoff(n)).Sub(now), 0), backoff(n))
 		}
 	}
 	return attempt, wait
