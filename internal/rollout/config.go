@@ -95,6 +95,12 @@ func DefaultConfig() Config {
 // Default implements taskconfig.Config.
 func (c *Config) Default() { *c = DefaultConfig() }
 
+// MayTakeSnapshot reports whether a rollout may begin with a snapshot. If images do not reveal their version of etcd, each may change it, so
+// none begins with one unless the task always wants that.
+func (c Config) MayTakeSnapshot(unknownVersions bool) bool {
+	return !unknownVersions || c.SnapshotBefore == SnapshotAlways
+}
+
 // Target returns what the config asks for.
 func (c Config) Target() Target { return Target{c.TargetRevision, c.Restart} }
 

@@ -32,11 +32,7 @@ type taken struct {
 
 // backup returns what this operator knows about the snapshot before a rollout.
 func (h *Handler) backup(task tasks.Typed[rollout.Config]) rollout.Backup {
-	b := rollout.Backup{Configured: task.Etcd.HasBackupStore()}
-	if h.UnknownVersions && task.Config.SnapshotBefore != rollout.SnapshotAlways {
-		// Otherwise every rollout would begin with a snapshot.
-		b.Configured = false
-	}
+	b := rollout.Backup{Configured: task.Etcd.HasBackupStore() && task.Config.MayTakeSnapshot(h.UnknownVersions)}
 	call, known := h.snapshots.Of(task.Object.UID)
 	switch {
 	case !known:

@@ -79,6 +79,11 @@ func Manager(etcd *v1alpha1.Etcd, object metav1.Object) string {
 	return ""
 }
 
+// LeftToDruid reports whether etcd-druid manages an object that the Etcd has not adopted: an operator that works on it is in executor mode.
+func LeftToDruid(etcd *v1alpha1.Etcd, object metav1.Object) bool {
+	return object.GetLabels()[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid && Of(etcd, "", object) != nil
+}
+
 // Adoptable reports whether an object is one that an Etcd may adopt from etcd-druid: the Etcd controls it, and etcd-druid has
 // managed it.
 func Adoptable(etcd *v1alpha1.Etcd, object metav1.Object) bool {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/portforward"
@@ -20,12 +22,15 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace/read"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/plan"
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
 
@@ -89,6 +94,8 @@ type result struct {
 	surroundings string
 	// revisions is why ControllerRevisions could not be read; empty if they were, or if no pod is updated in place.
 	revisions string
+	// byDruid: etcd-druid manages the StatefulSet, so an operator in executor mode replaces the pods.
+	byDruid bool
 	// otherStrategy: the operator does not replace the pods of the StatefulSet.
 	otherStrategy bool
 	// policies of the fleet that select the namespace, as far as the user may read them, and waiting is what the rollout waits for beside its guards.
@@ -120,19 +127,27 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 	if err != nil {
 		return nil, err
 	}
-	if in.Config.InPlace(etcd.Spec.PodUpdatePolicy, operatorsDefault) && etcd.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByDruid {
-		assessed, err := p.pods.Assess(ctx, etcd.Namespace, p.snapshot.StatefulSet, p.snapshot.StatefulSet.UpdateRevision, func(types.UID) string { return "" })
-		switch {
-		case apierrors.IsForbidden(err):
-			p.revisions = kube.Sentence(err)
-		case err != nil:
-			return nil, err
-		default:
-			in.Updates = in.Updates.Next(p.snapshot, assessed, rollout.MaxGap)
-		}
+	if in.Updates, err = p.updates(ctx, in.Config); err != nil {
+		return nil, err
 	}
 	p.foresee(in, c.Clock.Now())
 	return p, nil
+}
+
+// updates returns which pods the operator updates in place. Beside etcd-druid it replaces all.
+func (p *result) updates(ctx context.Context, config rollout.Config) (inplace.Updates, error) {
+	if p.byDruid || !config.InPlace(p.etcd.Spec.PodUpdatePolicy, operatorsDefault) {
+		return inplace.Updates{}, nil
+	}
+	set := p.snapshot.StatefulSet
+	assessed, err := p.pods.Assess(ctx, p.etcd.Namespace, set, set.UpdateRevision, func(types.UID) string { return "" })
+	if apierrors.IsForbidden(err) {
+		p.revisions = kube.Sentence(err)
+		return inplace.Updates{}, nil
+	} else if err != nil {
+		return inplace.Updates{}, fmt.Errorf("assessing pods: %w", err)
+	}
+	return inplace.Updates{}.Next(p.snapshot, assessed, rollout.MaxGap), nil
 }
 
 // observe fills in what is known of the cluster. It asks the members through port-forwards.
@@ -147,7 +162,16 @@ func (p *result) observe(ctx context.Context, cluster *kube.Cluster, clock clock
 		return err
 	}
 	p.unreachable = members.Unreachable(ctx, p.snapshot)
-	return nil
+	return p.observeManager(ctx, p.pods)
+}
+
+// observeManager fills in whether etcd-druid manages the StatefulSet.
+func (p *result) observeManager(ctx context.Context, reader client.Reader) error {
+	set, err := lookup.Get[appsv1.StatefulSet](ctx, reader, "StatefulSet", client.ObjectKeyFromObject(p.etcd))
+	if err == nil && set != nil {
+		p.byDruid = ownership.LeftToDruid(p.etcd, set)
+	}
+	return err
 }
 
 // foresee fills in the plan. If the operator does not replace the pods, the plan assumes that it does.
@@ -173,7 +197,7 @@ func (c *command) config() rollout.Config {
 // input returns the input of the decision: that of the rollout that has not ended, or of a new one if the flags choose a config.
 func (p *result) input(all []*v1alpha1.EtcdOperatorTask, wanted rollout.Config, now time.Time) (rollout.Input, error) {
 	in := rollout.Input{
-		Snapshot: p.snapshot, Created: now, Backup: rollout.Backup{Configured: p.etcd.HasBackupStore()},
+		Snapshot: p.snapshot, Created: now,
 		Surges: rollout.Surges(p.etcd, p.snapshot), HasSource: p.etcd.Source() != nil,
 	}
 	raw, err := yaml.Marshal(wanted)
@@ -195,6 +219,7 @@ func (p *result) input(all []*v1alpha1.EtcdOperatorTask, wanted rollout.Config, 
 	} else if err != nil {
 		return in, kube.Failure("task %s cannot be planned: %v", p.task.Name, err)
 	}
+	in.Backup.Configured = p.etcd.HasBackupStore() && in.Config.MayTakeSnapshot(p.byDruid)
 	in.Timers = rollout.Timers{}.Next(p.snapshot)
 	if p.unreachable != "" {
 		// The plan is for an operator that has not reached etcd for the grace period either.

@@ -6,7 +6,9 @@ package plan
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +18,19 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace/read"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/plan"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 const (
@@ -138,5 +149,69 @@ func TestPlanFitsInto80Columns(t *testing.T) {
 		if len([]rune(line)) > 80 {
 			t.Errorf("%d columns: %s", len([]rune(line)), line)
 		}
+	}
+}
+
+// Beside etcd-druid, the operator updates no pod in place, and does not know which versions images have. The label of the StatefulSet
+// says so, not one of the Etcd.
+func TestPlanBesideDruid(t *testing.T) {
+	const uid = "set"
+	owned := func(kind string, by types.UID) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: "etcd-main", UID: by, Controller: ptr.To(true)}}
+	}
+	labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid}
+	template := func(image string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ContainerEtcd, Image: image}}}}
+	}
+	var objects []client.Object
+	for name, image := range map[string]string{older: "wrapper:1", newer: "wrapper:2"} {
+		raw, err := json.Marshal(template(image))
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name, OwnerReferences: owned("StatefulSet", uid)}, Data: runtime.RawExtension{Raw: fmt.Appendf(nil, `{"spec":{"template":%s}}`, raw)},
+		})
+	}
+	s := snapshot(3, func(i int, o *cluster.Ordinal) { o.Pod.UID, o.Pod.EtcdVersion = types.UID(o.Name), "" })
+	s.StatefulSet.UID, s.StatefulSet.EtcdVersion = uid, ""
+	for _, o := range s.Ordinals {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "demo", Name: o.Name, UID: o.Pod.UID, ResourceVersion: o.Pod.ResourceVersion, OwnerReferences: owned("StatefulSet", uid),
+			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, appsv1.StatefulSetRevisionLabel: older},
+		}, Spec: template("wrapper:1").Spec}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.ContainerEtcd, Ready: true, ContainerID: "1", Image: "wrapper:1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		objects = append(objects, pod)
+	}
+	for name, c := range map[string]struct {
+		annotations map[string]string
+		first       rollout.Action
+		always      bool
+	}{
+		"etcd-druid manages it":   {nil, rollout.DeletePod, false},
+		"with Always":             {nil, rollout.TakeSnapshot, true},
+		"the Etcd has adopted it": {map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}, rollout.TakeSnapshot, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "etcd-main", UID: uid, Labels: labels, Annotations: c.annotations, OwnerReferences: owned(v1alpha1.KindEtcd, "etcd")}}
+			api := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(append(objects, set)...).Build()
+			p := &result{snapshot: s, pods: &read.Reader{Reader: api}, etcd: &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "etcd-main", UID: "etcd"}}}
+			p.etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderS3}}
+			g.Expect(p.pods.List(t.Context(), &corev1.PodList{})).To(Succeed())
+			g.Expect(p.observeManager(t.Context(), api)).To(Succeed())
+			var wanted rollout.Config
+			if c.always {
+				wanted.SnapshotBefore = rollout.SnapshotAlways
+			}
+			in, err := p.input(nil, wanted, clitest.Now)
+			g.Expect(err).NotTo(HaveOccurred())
+			in.Updates, err = p.updates(t.Context(), in.Config)
+			g.Expect(err).NotTo(HaveOccurred())
+			p.foresee(in, clitest.Now)
+			g.Expect(p.Entries[0].Step.Action).To(Equal(c.first))
+			writes := slices.ContainsFunc(p.Entries, func(e plan.Entry) bool { return e.Step != nil && e.Step.Write != nil })
+			g.Expect(writes).To(Equal(c.annotations != nil), "in place")
+		})
 	}
 }

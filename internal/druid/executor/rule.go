@@ -22,7 +22,7 @@ type Rule struct{}
 
 // Foreign implements replacer.Rule.
 func (Rule) Foreign(etcd *v1alpha1.Etcd, kind string, object metav1.Object) *ownership.Foreign {
-	if metav1.IsControlledBy(object, etcd) && managedByDruid(object) {
+	if ownership.Adoptable(etcd, object) {
 		return nil
 	}
 	return &ownership.Foreign{
@@ -64,14 +64,10 @@ func (e Either) Objection(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 }
 
 func (Either) of(etcd *v1alpha1.Etcd, object metav1.Object) replacer.Rule {
-	if managedByDruid(object) && ownership.Of(etcd, "", object) != nil {
+	if ownership.LeftToDruid(etcd, object) {
 		return Rule{}
 	}
 	return replacer.Operator{}
-}
-
-func managedByDruid(object metav1.Object) bool {
-	return object.GetLabels()[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid
 }
 
 // Unavailable returns the task types that write what etcd-druid owns, each with what to do instead.
