@@ -135,10 +135,13 @@ func downVoters(s *cluster.Snapshot, vouchAfter time.Duration) string {
 }
 
 // mayHaveLeader says that members that do not answer may have a leader (ADR 14). The timer of a lost quorum does not run then.
-func mayHaveLeader(s *cluster.Snapshot, names []string, grace time.Duration) string {
+func (s *state) mayHaveLeader(names []string) string {
 	seen, then := "no member that answers the operator knows a leader", ""
-	if !s.Cluster.Reachable {
-		seen, then = "no member answers the operator", fmt.Sprintf(". If this persists for %s, the rollout goes by readiness probes", grace)
+	if !s.Snapshot.Cluster.Reachable {
+		seen = "no member answers the operator"
+		if !s.HasSource {
+			then = fmt.Sprintf(". If this persists for %s, the rollout goes by readiness probes", s.Config.Grace())
+		}
 	}
 	return fmt.Sprintf("%s, but %s may still have a leader that the operator cannot reach: their readiness probes pass, or their nodes are lost. Check NetworkPolicies and the network between the operator and them; if a node is gone for good, power off its machine, and only then taint it with node.kubernetes.io/out-of-service%s", seen, strings.Join(names, ", "), then)
 }

@@ -96,12 +96,12 @@ func TestDownVotersAreNamed(t *testing.T) {
 }
 
 func TestMayHaveLeader(t *testing.T) {
-	s := &cluster.Snapshot{}
-	if got := mayHaveLeader(s, []string{"a", "b"}, time.Minute); !strings.HasPrefix(got, "no member answers the operator, but a, b may still have a leader") || !strings.Contains(got, "If this persists for 1m0s, the rollout goes by readiness probes") {
+	s := &state{Input: Input{Snapshot: &cluster.Snapshot{}, Config: DefaultConfig()}}
+	if got := s.mayHaveLeader([]string{"a", "b"}); !strings.HasPrefix(got, "no member answers the operator, but a, b may still have a leader") || !strings.Contains(got, "If this persists for 30s, the rollout goes by readiness probes") {
 		t.Error(got)
 	}
-	s.Cluster.Reachable = true
-	if got := mayHaveLeader(s, []string{"a"}, time.Minute); !strings.HasPrefix(got, "no member that answers the operator knows a leader, but a may") || strings.Contains(got, "If this persists") {
+	s.Snapshot.Cluster.Reachable = true
+	if got := s.mayHaveLeader([]string{"a"}); !strings.HasPrefix(got, "no member that answers the operator knows a leader, but a may") || strings.Contains(got, "If this persists") {
 		t.Error(got)
 	}
 }

@@ -929,3 +929,22 @@ func TestTheOnlyMemberWhileCutOff(t *testing.T) {
 	override(v1alpha1.GuardMemberRelieved)(&only)
 	g.Expect(short(Decide(only, noon), only.Snapshot)).To(Equal("DeletePod m-0"))
 }
+
+// The fallback to readiness probes is promised where it comes.
+func TestWhatIsPromisedWhileCutOff(t *testing.T) {
+	g := NewWithT(t)
+	said := func(lasted, joined bool) *Hold {
+		w := of(0, readyOld, readyOld, readyOld)
+		w.cutOff, w.lasted = true, lasted
+		in := w.input(noon, DefaultConfig())
+		in.HasSource = joined
+		return Decide(in, noon).Hold()
+	}
+	const promise = "the rollout goes by readiness probes"
+	g.Expect(said(false, false).Message).To(ContainSubstring(promise))
+	for _, lasted := range []bool{false, true} {
+		hold := said(lasted, true)
+		g.Expect(hold.Guard).To(Equal(v1alpha1.GuardQuorumLossConfirmed))
+		g.Expect(hold.Message).NotTo(ContainSubstring(promise), "members of the source cluster may vote")
+	}
+}

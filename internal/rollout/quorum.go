@@ -61,7 +61,7 @@ func quorumLossConfirmed(s *state, step *Step) *Hold {
 	}
 	name, grace := s.ordinal(next).Name, s.Config.Grace()
 	if names, quorate := s.Snapshot.Unreachable(); quorate {
-		return &Hold{Pod: name, Message: mayHaveLeader(s.Snapshot, names, grace)}
+		return &Hold{Pod: name, Message: s.mayHaveLeader(names)}
 	}
 	if since := s.Timers.LeaderlessSince; !lasting.Since(since, s.now, grace) {
 		return &Hold{Pod: name, Message: fmt.Sprintf("no member has known a leader since %s; %s is replaced if that lasts for %s", clockTime(since), name, grace)}

@@ -553,6 +553,15 @@ func TestVerdictOfAStalledRollout(t *testing.T) {
 	}
 }
 
+// The fallback to readiness probes is promised where it comes.
+func TestPromiseWhileNoMemberAnswers(t *testing.T) {
+	g := NewWithT(t)
+	in := rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig(), Timers: rollout.Timers{NoAnswerSince: noon}}
+	g.Expect(reachable(in).Message).To(ContainSubstring("after 30s the rollout goes by readiness probes"))
+	in.HasSource = true
+	g.Expect(reachable(in).Message).To(And(ContainSubstring("check NetworkPolicies and TLS"), ContainSubstring("the rollout waits"), Not(ContainSubstring("the rollout goes by"))))
+}
+
 // After a handover the handler looks again soon, until the members know of it.
 func TestRequeueAfterAHandover(t *testing.T) {
 	g := NewWithT(t)

@@ -87,6 +87,9 @@ func lastOperation(r v1alpha1.RolloutStatus) *v1alpha1.LastOperation {
 func reachable(in rollout.Input) metav1.Condition {
 	const condition = v1alpha1.ConditionEtcdReachable
 	switch {
+	case !in.Timers.NoAnswerSince.IsZero() && in.HasSource:
+		return conditions.False(condition, v1alpha1.ReasonNoMemberAnswers,
+			"no member answers the operator although pods are ready: check NetworkPolicies and TLS; the rollout waits, since members of the source cluster may vote, too")
 	case !in.Timers.NoAnswerSince.IsZero():
 		return conditions.False(condition, v1alpha1.ReasonNoMemberAnswers,
 			"no member answers the operator although pods are ready: check NetworkPolicies and TLS; after %s the rollout goes by readiness probes and member leases", in.Config.Grace())

@@ -49,7 +49,7 @@ func (p *result) now() *cluster.Snapshot {
 	switch {
 	case len(p.Entries) > 0:
 		return p.Entries[0].Before
-	case p.unreachable != "":
+	case p.unreachable != "" && p.etcd.Source() == nil:
 		return p.snapshot.ByReadiness()
 	}
 	return p.snapshot
@@ -75,11 +75,7 @@ func (p *result) heading() []string {
 	if p.members != nil {
 		say = append(say, p.changing())
 	}
-	if p.unreachable == "" {
-		say = append(say, "Roles and voters come from etcd, asked through a port-forward.")
-	} else {
-		say = append(say, fmt.Sprintf("Roles come from leases, and health from readiness probes: %s.", p.unreachable))
-	}
+	say = append(say, p.basis())
 	if p.surroundings != "" {
 		say = append(say, fmt.Sprintf("Nodes and volumes could not be read, so the guards %s and %s are not checked: %s.", v1alpha1.GuardVolumeReachable, v1alpha1.GuardNodesStable, p.surroundings))
 	}
@@ -98,6 +94,17 @@ func (p *result) heading() []string {
 			"The plan assumes that the feature gate QuorumAwareUpdatesWithOnDelete is on.", set.Name, v1alpha1.ErrStrategy))
 	}
 	return say
+}
+
+// basis returns where roles and health come from.
+func (p *result) basis() string {
+	switch {
+	case p.unreachable == "":
+		return "Roles and voters come from etcd, asked through a port-forward."
+	case p.etcd.Source() != nil:
+		return fmt.Sprintf("Roles and voters are not known, and a rollout does not go by readiness probes while members of another cluster may vote: %s.", p.unreachable)
+	}
+	return fmt.Sprintf("Roles come from leases, and health from readiness probes: %s.", p.unreachable)
 }
 
 // changing returns what the task does that changes the members, which may run beside a rollout.

@@ -152,6 +152,24 @@ func TestPlanFitsInto80Columns(t *testing.T) {
 	}
 }
 
+// While members of a source cluster may vote, an operator that reaches no member does not go by probes, nor does the plan say so.
+func TestPlanOfAClusterWithASource(t *testing.T) {
+	g := NewWithT(t)
+	s := snapshot(3, cutOff)
+	s.Cluster = cluster.Cluster{}
+	p := planned(t, &result{snapshot: s, unreachable: "no member answers"})
+	g.Expect(p.heading()).To(ContainElement(HavePrefix("Roles come from leases, and health from readiness probes")))
+	g.Expect(p.Entries[0].Step).NotTo(BeNil())
+
+	p.etcd.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{}
+	in, err := p.input(nil, rollout.Config{}, clitest.Now)
+	g.Expect(err).NotTo(HaveOccurred())
+	p.foresee(in, clitest.Now)
+	g.Expect(p.heading()).To(And(ContainElement(HavePrefix("Roles and voters are not known")), Not(ContainElement(ContainSubstring("come from leases")))))
+	g.Expect(p.Entries[0].Hold().Guard).To(Equal(v1alpha1.GuardQuorumLossConfirmed))
+	g.Expect(serving(p.now())).To(HavePrefix("No voter reports"))
+}
+
 // Beside etcd-druid, the operator updates no pod in place, and does not know which versions images have. The label of the StatefulSet
 // says so, not one of the Etcd.
 func TestPlanBesideDruid(t *testing.T) {
