@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // slowLeader answers a while after the operator has stopped waiting.
@@ -52,39 +53,39 @@ func TestAHandoverEndsWithItsRequests(t *testing.T) {
 	g.Expect(handOver(ctx, leader, leads{leader: 8}, 7)).To(MatchError(context.Canceled))
 }
 
-// While leadership moves, the task says so: what it said of the pod before would be a write for some milliseconds, and the next step another.
+// Once leadership is to move, the task says so, and not again what it said of the pod before.
 func TestAHandoverThatDoesNotShowYet(t *testing.T) {
 	// m-0 leads, the others are updated. m-1 was asked to take over, and m-2 does not know a leader.
 	between := observed(noon, updated(1, 2), func(s *cluster.Snapshot) { s.Ordinals[2].Serving = false })
-	for name, c := range map[string]struct {
-		after time.Duration
-		told  bool
-	}{"a moment ago": {30 * time.Millisecond, false}, "and has not happened": {rollout.HandoverWindow, true}} {
+	for name, after := range map[string]time.Duration{"a moment ago": 30 * time.Millisecond, "and has not happened": rollout.HandoverWindow} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, between, between)
 			r.task.Object.Status.Rollout = &v1alpha1.RolloutStatus{
 				TargetRevision: "new", LeaderHandover: &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon}},
 				Pods: []v1alpha1.RolloutPod{{Name: "m-1", UID: "before", LastOperation: v1alpha1.LastOperation{Name: "DeletePod", State: v1alpha1.OperationStateCompleted}}},
 			}
-			r.clock.SetTime(noon.Add(c.after))
+			r.clock.SetTime(noon.Add(after))
 			v, err := r.handler.Execute(t.Context(), r.task)
 			r.Expect(err).NotTo(HaveOccurred())
 			r.Expect(v.Step).To(BeNil(), v.Message)
-			r.Expect(v.LastOperation != nil).To(Equal(c.told))
+			r.Expect(v.LastOperation).To(BeNil(), "the handover is the newest step")
 		})
 	}
 }
 
-// What was last done is that of the newest pod, once it has ended.
+// The end of a pod's replacement is told once: what came after it, such as a handover or a snapshot, is the newest step.
 func TestLastOperation(t *testing.T) {
 	g := NewWithT(t)
+	const runs, completed = v1alpha1.OperationStateInProgress, v1alpha1.OperationStateCompleted
 	pods := func(states ...v1alpha1.OperationState) (r v1alpha1.RolloutStatus) {
-		for _, state := range states {
-			r.Pods = append(r.Pods, v1alpha1.RolloutPod{LastOperation: v1alpha1.LastOperation{State: state}})
+		for i, state := range states {
+			r.Pods = append(r.Pods, v1alpha1.RolloutPod{UID: types.UID(rune('a' + i)), LastOperation: v1alpha1.LastOperation{State: state}})
 		}
 		return r
 	}
-	g.Expect(lastOperation(pods())).To(BeNil())
-	g.Expect(lastOperation(pods(v1alpha1.OperationStateCompleted, v1alpha1.OperationStateInProgress))).To(BeNil())
-	g.Expect(lastOperation(pods(v1alpha1.OperationStateInProgress, v1alpha1.OperationStateCompleted)).State).To(Equal(v1alpha1.OperationStateCompleted))
+	g.Expect(lastOperation(pods(), pods())).To(BeNil())
+	g.Expect(lastOperation(pods(runs), pods(completed, runs))).To(BeNil())
+	g.Expect(lastOperation(pods(completed, runs), pods(completed, completed)).State).To(Equal(completed))
+	g.Expect(lastOperation(pods(completed, completed), pods(completed, completed))).To(BeNil())
+	g.Expect(lastOperation(pods(runs, completed), pods(completed, completed))).To(BeNil())
 }

@@ -25,7 +25,7 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 	v := tasks.Verdict{
 		Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Rollout: &recorded,
 		Progress:      fmt.Sprintf("%d/%d", recorded.UpdatedReplicas, recorded.Replicas),
-		LastOperation: lastOperation(recorded),
+		LastOperation: lastOperation(in.Recorded, recorded),
 		Conditions:    []metav1.Condition{reachable(in)},
 	}
 	set := in.Snapshot.StatefulSet
@@ -49,8 +49,7 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 			v.RequeueAfter = startInterval
 		}
 		if rollout.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {
-			// The engine's record of the handover stands: a write for these milliseconds says nothing.
-			v.RequeueAfter, v.LastOperation = handoverInterval, nil
+			v.RequeueAfter = handoverInterval
 		}
 	case rollout.Act:
 		v.Message = d.Step.Reason
@@ -71,16 +70,20 @@ func onlyWaitsForStart(s *cluster.Snapshot) bool {
 	return count(v1alpha1.ClassMissing, v1alpha1.ClassStarting) == 1 && count(v1alpha1.ClassParticipating) == s.Replicas()-1
 }
 
-// lastOperation returns the newest replacement once it has ended; nil while it runs, so that the engine's record of the step stays.
-func lastOperation(r v1alpha1.RolloutStatus) *v1alpha1.LastOperation {
-	if len(r.Pods) == 0 {
+// lastOperation returns the newest replacement if it has ended since the status before; otherwise nil, so that the engine's record of the
+// step stays, which may be a newer one.
+func lastOperation(before, now v1alpha1.RolloutStatus) *v1alpha1.LastOperation {
+	if len(now.Pods) == 0 {
 		return nil
 	}
-	last := r.Pods[len(r.Pods)-1].LastOperation
-	if last.State == v1alpha1.OperationStateInProgress {
+	last := now.Pods[len(now.Pods)-1]
+	ended := slices.ContainsFunc(before.Pods, func(p v1alpha1.RolloutPod) bool {
+		return p.UID == last.UID && p.LastOperation.State == v1alpha1.OperationStateInProgress
+	})
+	if last.LastOperation.State == v1alpha1.OperationStateInProgress || !ended {
 		return nil
 	}
-	return &last
+	return &last.LastOperation
 }
 
 // reachable returns the condition EtcdReachable.
