@@ -79,6 +79,34 @@ func TestDecideInPlace(t *testing.T) {
 	}
 }
 
+// What disrupts no member changes no version, and waits for no snapshot: the store may be broken for as long as it takes.
+func TestSnapshotBeforeUpdatesInPlace(t *testing.T) {
+	unknown := func(in *Input) {
+		in.Backup = Backup{Configured: true}
+		in.Snapshot.StatefulSet.EtcdVersion = ""
+		for i := range in.Snapshot.Ordinals {
+			in.Snapshot.Ordinals[i].Pod.EtcdVersion = ""
+		}
+	}
+	always := config(func(c *Config) { c.SnapshotBefore = SnapshotAlways })
+	for name, c := range map[string]struct {
+		world  *world
+		change change
+		want   string
+	}{
+		"a raise":                        {following(raised, of(0, readyOld, readyOld, readyOld)), unknown, "PatchMetadata m-2"},
+		"a raise that has begun":         {following(raised, of(0, readyOld, readyOld, readyOld), 0, 0, written), unknown, "hold UpdateObserved m-2"},
+		"a raise, with Always":           {following(raised, of(0, readyOld, readyOld, readyOld)), twice(unknown, always), "TakeSnapshot m-2"},
+		"a restart":                      {following(restarted, of(0, readyOld, readyOld, readyOld)), unknown, "TakeSnapshot m-2"},
+		"a new pod":                      {of(0, readyOld, readyOld, readyOld), unknown, "TakeSnapshot m-2"},
+		"a raise beside a pod that died": {following(raised, of(0, readyOld, readyOld, deadOld)), unknown, "TakeSnapshot m-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectDecision(t, c.world, c.change, c.want)
+		})
+	}
+}
+
 // A write that was recorded is repeated by the same write alone, and so is a removal by any removal.
 func TestIntendedUpdates(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -66,11 +66,13 @@ const IntentWindow = configv1alpha1.StepTimeout + time.Second
 
 // candidate returns the step for the pod that goes first, if every guard allows it.
 func (s *state) candidate(next int) *Step {
-	if reason, wanted := s.snapshot(); wanted {
+	choice := s.Updates.Of(s.ordinal(next), s.now)
+	harmless := choice.InPlace() && !choice.Disrupts
+	if reason, wanted := s.snapshot(); wanted && (!harmless || s.Config.SnapshotBefore == SnapshotAlways) {
 		return &Step{Action: TakeSnapshot, Ordinals: []int{next}, Reason: reason}
 	}
-	choice := s.Updates.Of(s.ordinal(next), s.now)
-	if choice.InPlace() && !choice.Disrupts {
+	if harmless {
+		// It changes no version.
 		return s.update(next, choice)
 	}
 	if h := (handover{s, next}); h.isWanted() {
