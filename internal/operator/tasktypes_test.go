@@ -170,3 +170,15 @@ func read(t *testing.T, path string) []byte {
 	}
 	return raw
 }
+
+// The removals that a rollout has recorded may happen late: while its task rests, they are revoked, in each mode.
+func TestRolloutsRevokeIntents(t *testing.T) {
+	for _, mode := range []configv1alpha1.Mode{configv1alpha1.ModeOperator, configv1alpha1.ModeExecutor} {
+		g := NewWithT(t)
+		o, err := New(&configv1alpha1.OperatorConfiguration{Mode: mode}, Dependencies{Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry()})
+		g.Expect(err).NotTo(HaveOccurred())
+		for name, kind := range o.Tasks.Registry {
+			g.Expect(kind.RevokeIntents != nil).To(Equal(name == v1alpha1.QuorumAwareRollout), "%s", name)
+		}
+	}
+}
