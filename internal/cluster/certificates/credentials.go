@@ -58,8 +58,8 @@ type credential struct {
 	side *ClientSide
 	// read is when it was read, used when it was last used; failed is when it could not be read again, and zero if it could.
 	read, used, failed time.Time
-	roots      *x509.CertPool
-	pair       tls.Certificate
+	roots              *x509.CertPool
+	pair               tls.Certificate
 	// configs by member. Connections are pooled by configuration, so configurations are kept while they are valid.
 	configs map[string]*tls.Config
 }
