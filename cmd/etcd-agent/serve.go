@@ -74,7 +74,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the in-cluster configuration: %w", err)
 	}
-	shared := serve.SharedIn(o.sharedDir)
+	shared := serve.SharedIn(o.sharedDir, member.ConfigFile)
 	etcd, local, err := serve.NewMember(o.name, shared)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
@@ -74,7 +75,7 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 		return nil, err
 	}
 	s.restored = serve.AfterRestore{
-		Log: log, Shared: serve.SharedIn(o.sharedDir),
+		Log: log, Shared: serve.SharedIn(o.sharedDir, member.ConfigFile),
 		Record: func(ctx context.Context, clusterID string) error {
 			return s.full.Annotate(ctx, v1alpha1.AnnotationBackupOfRecovered, clusterID)
 		},

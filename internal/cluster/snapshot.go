@@ -7,7 +7,9 @@
 package cluster
 
 import (
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -149,6 +151,13 @@ type Pod struct {
 	VolumeTrouble string
 	// VolumeGoes: a claim of the pod is being deleted, and goes with its data once no pod uses it.
 	VolumeGoes bool
+}
+
+// ReachedAs reports whether a member is reached as the spec says: members that join look for it there.
+func (p *Pod) ReachedAs(etcd *v1alpha1.Etcd) bool {
+	at, err := url.Parse(p.Endpoint)
+	return err == nil && at.Port() == strconv.Itoa(int(etcd.ClientPort())) &&
+		(at.Scheme == "https") == (etcd.ClientTLS() != nil) && (p.PeerTLS != "" || etcd.PeerTLS() == nil)
 }
 
 // Node has the fields of a node that decisions need.

@@ -6,9 +6,7 @@ package rollout
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -25,10 +23,7 @@ func Surges(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
 	if !surges || len(s.Ordinals) == 0 || s.Ordinals[0].Pod == nil || s.Ordinals[0].Pod.Endpoint == "" {
 		return surges
 	}
-	pod := s.Ordinals[0].Pod
-	at, err := url.Parse(pod.Endpoint)
-	return err == nil && at.Port() == strconv.Itoa(int(etcd.ClientPort())) &&
-		(at.Scheme == "https") == (etcd.ClientTLS() != nil) && (pod.PeerTLS != "" || etcd.PeerTLS() == nil)
+	return s.Ordinals[0].Pod.ReachedAs(etcd)
 }
 
 // memberRelieved: a serving voter waits for the change of members that first adds another one (ADR 67). A voter that does not serve need

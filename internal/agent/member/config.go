@@ -114,6 +114,33 @@ func ReadShared(dir string) (Shared, error) {
 	}
 }
 
+// InPod returns the configuration for a pod whose member has been prepared before, and has a configuration file: its connections stay as
+// they are, since the pod has the certificates that these need and no others. A template with other connections replaces the pod.
+func (s Shared) InPod(file string) (Shared, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	var rendered map[string]any
+	if err == nil {
+		err = yaml.Unmarshal(data, &rendered)
+	}
+	if err != nil {
+		return Shared{}, fmt.Errorf("reading the member's configuration: %w", err)
+	}
+	if text(rendered, "listen-client-urls") == "" {
+		return s, nil
+	}
+	s.Config = maps.Clone(s.Config)
+	for _, key := range []string{"listen-client-urls", "listen-peer-urls", "client-transport-security", "peer-transport-security"} {
+		delete(s.Config, key)
+		if value, ok := rendered[key]; ok {
+			s.Config[key] = value
+		}
+	}
+	return s, nil
+}
+
 func readShared(dir string) (Shared, error) {
 	values := map[string]string{}
 	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyRecoveryDetails, KeyKept, KeyFirstStart, KeyAccept, KeyMembers, KeyClientURLs, KeySource} {

@@ -139,7 +139,12 @@ func (p *preparation) configure(in member.Input, action member.Action, known kno
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(p.ConfigFile, file, 0o644); err != nil {
+	// What a later run reads is whole.
+	err = os.WriteFile(p.ConfigFile+".new", file, 0o644)
+	if err == nil {
+		err = os.Rename(p.ConfigFile+".new", p.ConfigFile)
+	}
+	if err != nil {
 		return fmt.Errorf("writing the configuration of member %s: %w", p.id.Name, err)
 	}
 	return nil

@@ -54,7 +54,9 @@ func (p *preparation) read() error {
 	if err != nil {
 		return err
 	}
-	shared = shared.Settled()
+	if shared, err = shared.Settled().InPod(p.ConfigFile); err != nil {
+		return err
+	}
 	if p.id.Name != "" && reflect.DeepEqual(shared, p.shared) {
 		return nil
 	}

@@ -568,3 +568,33 @@ func TestAMemberJoinsARecoveredCluster(t *testing.T) {
 		})
 	}
 }
+
+// A pod whose template was changed, and that is not replaced yet, keeps the connections for which it has certificates; all else is as it is
+// configured now.
+func TestAPodKeepsItsConnections(t *testing.T) {
+	p := newPod(t)
+	p.holds()
+	rendered := func() map[string]any {
+		p.t.Helper()
+		p.Expect(Run(t.Context(), logr.Discard(), p.options)).To(Succeed())
+		text, err := os.ReadFile(p.options.ConfigFile)
+		p.Expect(err).NotTo(HaveOccurred())
+		var all map[string]any
+		p.Expect(yaml.Unmarshal(text, &all)).To(Succeed())
+		return all
+	}
+	rendered()
+	p.share(member.KeyConfig, "listen-client-urls: https://0.0.0.0:2379\nlisten-peer-urls: https://0.0.0.0:2380\nquota-backend-bytes: 7\nclient-transport-security: {trusted-ca-file: /missing}\npeer-transport-security: {trusted-ca-file: /missing}\ndata-dir: "+p.data+"\n")
+	again := rendered()
+	p.Expect(again).To(HaveKeyWithValue("listen-client-urls", "http://0.0.0.0:2379"))
+	p.Expect(again).To(HaveKeyWithValue("quota-backend-bytes", BeEquivalentTo(7)))
+	for _, key := range []string{"listen-peer-urls", "client-transport-security", "peer-transport-security"} {
+		p.Expect(again).NotTo(HaveKey(key))
+	}
+	p.Expect(again).To(HaveKeyWithValue("advertise-client-urls", HavePrefix("http://")))
+
+	p.Expect(os.WriteFile(p.options.ConfigFile, []byte(":"), 0o600)).To(Succeed())
+	p.Expect(Run(t.Context(), logr.Discard(), p.options)).To(MatchError(ContainSubstring("reading the member's configuration")))
+	p.Expect(os.WriteFile(p.options.ConfigFile, nil, 0o600)).To(Succeed(), "a node that lost power has not written it")
+	p.Expect(rendered()).To(HaveKeyWithValue("listen-client-urls", "https://0.0.0.0:2379"))
+}

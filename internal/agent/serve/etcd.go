@@ -156,7 +156,13 @@ func (e *etcd) askOthers(ask func(others *clientv3.Client) error) error {
 
 var _ Member = (*etcd)(nil)
 
-// SharedIn reads the shared configuration in a folder.
-func SharedIn(dir string) SharedFrom {
-	return func() (member.Shared, error) { return member.ReadShared(dir) }
+// SharedIn reads the shared configuration in a folder, as it is for a pod with a configuration file.
+func SharedIn(dir, file string) SharedFrom {
+	return func() (member.Shared, error) {
+		shared, err := member.ReadShared(dir)
+		if err != nil {
+			return member.Shared{}, err
+		}
+		return shared.InPod(file)
+	}
 }

@@ -184,7 +184,7 @@ func TestNewMemberRefuses(t *testing.T) {
 	}
 	refuses := func(says string) {
 		t.Helper()
-		m, local, err := NewMember("main-0", SharedIn(dir))
+		m, local, err := NewMember("main-0", SharedIn(dir, ""))
 		g.Expect(err).To(MatchError(ContainSubstring(says)))
 		g.Expect(m).To(BeNil())
 		g.Expect(local).To(BeNil())
@@ -197,4 +197,12 @@ func TestNewMemberRefuses(t *testing.T) {
 	refuses("looking up member main-0")
 	write(member.KeyBootstrap, "initial-cluster: main-0=http://main-0:2380\n")
 	refuses("reading the client certificate")
+
+	// The pod was made before that.
+	rendered := filepath.Join(dir, "rendered.yaml")
+	write("rendered.yaml", "listen-client-urls: http://0.0.0.0:2379\n")
+	_, local, err := NewMember("main-0", SharedIn(dir, rendered))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(local.Endpoints()).To(Equal([]string{"http://127.0.0.1:2379"}))
+	g.Expect(local.Close()).To(Succeed())
 }

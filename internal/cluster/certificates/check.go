@@ -23,7 +23,7 @@ type Facts struct {
 	// Authorities is a checksum of all CAs that members read when they start. It does not depend on their order or on text
 	// between them.
 	Authorities string
-	// Expires is when the first certificate expires, and ExpiresIn its Secret.
+	// Expires is when the first certificate expires, be it that of a CA, and ExpiresIn its Secret.
 	Expires   time.Time
 	ExpiresIn string
 	// Remarks are sentences on what a person should look at.
@@ -123,10 +123,12 @@ func (c *checker) checkPair(p Pair, ca Bundle, roots *x509.CertPool, hosts []str
 	}
 	for _, usage := range usages {
 		options := x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: c.now, KeyUsages: []x509.ExtKeyUsage{usage}}
-		if _, err := leaf.Verify(options); err != nil {
+		chains, err := leaf.Verify(options)
+		if err != nil {
 			c.problem(p.Secret, "has a certificate that is not signed by a CA in %s of Secret %s for use as a %s: %v", ca.Key, ca.Secret, usageName(usage), err)
 			return
 		}
+		c.expire(chains, p.Secret, ca.Secret)
 	}
 	for _, host := range hosts {
 		if err := leaf.VerifyHostname(host); err != nil {
@@ -134,8 +136,23 @@ func (c *checker) checkPair(p Pair, ca Bundle, roots *x509.CertPool, hosts []str
 			return
 		}
 	}
-	if c.expires.IsZero() || leaf.NotAfter.Before(c.expires) {
-		c.expires, c.expiresIn = leaf.NotAfter, p.Secret
+}
+
+// expire notes when the first certificate expires of the chain that lasts longest. The last one of a chain is that of the CA.
+func (c *checker) expire(chains [][]*x509.Certificate, secret, caSecret string) {
+	var ends time.Time
+	in := secret
+	for _, chain := range chains {
+		first := slices.MinFunc(chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+		if !first.NotAfter.After(ends) {
+			continue
+		}
+		if ends, in = first.NotAfter, secret; first == chain[len(chain)-1] {
+			in = caSecret
+		}
+	}
+	if c.expires.IsZero() || ends.Before(c.expires) {
+		c.expires, c.expiresIn = ends, in
 	}
 }
 

@@ -5,6 +5,7 @@
 package certificates
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"testing"
@@ -108,6 +109,18 @@ func TestFacts(t *testing.T) {
 	g.Expect(both).NotTo(Equal(before.Authorities), "etcd reads a CA only at its start")
 	m.Client.CA.PEM = append(append([]byte("# sorted\n"), other.PEM...), ca.PEM...)
 	g.Expect(check(m).Authorities).To(Equal(both))
+}
+
+// A certificate may outlive its CA, and then is of use until that expires.
+func TestACAThatExpiresFirst(t *testing.T) {
+	g := NewWithT(t)
+	ca, err := certs.NewCA("ca", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(time.Hour) })
+	g.Expect(err).NotTo(HaveOccurred())
+	m := good(t, ca)
+	facts, err := m.Check(hosts, time.Now())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(facts.Expires).To(BeTemporally("~", time.Now().Add(time.Hour), time.Minute))
+	g.Expect(facts.ExpiresIn).To(Equal(m.Client.CA.Secret))
 }
 
 // A member takes every client for a member that the CA of peers has signed, also where that CA is a common one.

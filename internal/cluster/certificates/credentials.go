@@ -56,10 +56,10 @@ type credential struct {
 	mu   sync.Mutex
 	spec v1alpha1.ClientURLTLS
 	side *ClientSide
-	// read is when it was read, used when it was last used.
-	read, used time.Time
-	roots      *x509.CertPool
-	pair       tls.Certificate
+	// read is when it was read, used when it was last used; failed is when it could not be read again, and zero if it could.
+	read, used, failed time.Time
+	roots              *x509.CertPool
+	pair               tls.Certificate
 	// configs by member. Connections are pooled by configuration, so configurations are kept while they are valid.
 	configs map[string]*tls.Config
 }
@@ -78,12 +78,32 @@ func (c *Credentials) TLS(ctx context.Context, etcd *v1alpha1.Etcd, member, endp
 	of := c.of(client.ObjectKeyFromObject(etcd))
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	if of.side == nil || !equality.Semantic.DeepEqual(of.spec, *spec) || c.Clock.Since(of.read) > trustFor {
-		if err := of.refresh(ctx, c.Reader, etcd, c.Clock.Now()); err != nil && of.side == nil {
+	if of.side == nil {
+		if err := of.refresh(ctx, c.Reader, etcd, c.Clock.Now()); err != nil {
 			return nil, err
 		}
+	} else if !equality.Semantic.DeepEqual(of.spec, *spec) || c.Clock.Since(of.read) > trustFor {
+		c.follow(ctx, of, etcd)
 	}
 	return of.config(etcd, member, c.Limits), nil
+}
+
+// follow reads Secrets again whose previous content stays in use if that fails. It leaves half of the time for what the connection is for, and
+// does not try again at once: an API server that hangs keeps no member from answering.
+func (c *Credentials) follow(ctx context.Context, of *credential, etcd *v1alpha1.Etcd) {
+	now := c.Clock.Now()
+	if now.Sub(of.failed) < doubtFor {
+		return
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		defer cancel()
+	}
+	of.failed = time.Time{}
+	if err := of.refresh(ctx, c.Reader, etcd, now); err != nil {
+		of.failed = now
+	}
 }
 
 // Dial makes a client for a member at an endpoint, with the configuration of TLS. The member is empty if the endpoint comes from the spec
@@ -134,7 +154,7 @@ func (c *Credentials) of(etcd types.NamespacedName) *credential {
 	return c.etcds[etcd]
 }
 
-// refresh reads the Secrets again. If it fails, their previous content stays in use.
+// refresh reads the Secrets. If it fails, their previous content stays as it is.
 func (of *credential) refresh(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, now time.Time) error {
 	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
 	spec := etcd.ClientTLS()

@@ -24,10 +24,16 @@ import (
 type secretsIn struct {
 	client.Client
 	reads int
+	// hangs: a request ends with its context.
+	hangs bool
 }
 
 func (s *secretsIn) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	s.reads++
+	if s.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	return s.Client.Get(ctx, key, into, options...)
 }
 
@@ -103,6 +109,37 @@ func TestCredentialsThatAreNotUsedAreDropped(t *testing.T) {
 	forward(trustFor + time.Second)
 	use("used")
 	g.Expect(c.etcds).To(HaveLen(1))
+}
+
+// An API server that hangs on Secrets keeps no member from being asked with what was read before, and is not asked again at once.
+func TestCredentialsOutlastAHangingAPIServer(t *testing.T) {
+	g := NewWithT(t)
+	ca, s, etcd := newCA(t), newSecrets(t), withTLS()
+	s.put(t, "ca", map[string][]byte{"ca.crt": ca.PEM})
+	s.putPair(t, "client", issue(t, ca, "client", nil, certs.ClientOnly))
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	c := &Credentials{Reader: s, Clock: now}
+	ask := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		t.Cleanup(cancel)
+		config, err := c.TLS(ctx, etcd, "m-0", "https://10.0.0.1:2379")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(config).NotTo(BeNil())
+		return ctx
+	}
+	ask()
+	s.hangs = true
+	now.SetTime(now.Now().Add(trustFor + time.Second))
+	reads := s.reads
+	g.Expect(ask().Err()).NotTo(HaveOccurred(), "there is time left for the member")
+	g.Expect(s.reads).To(Equal(reads + 1))
+	c.Doubt(client.ObjectKeyFromObject(etcd))
+	ask()
+	g.Expect(s.reads).To(Equal(reads+1), "it is not asked again at once")
+	s.hangs = false
+	now.SetTime(now.Now().Add(doubtFor))
+	ask()
+	g.Expect(s.reads).To(Equal(reads+3), "both Secrets are read")
 }
 
 func TestCredentialsFollowTheirSecrets(t *testing.T) {

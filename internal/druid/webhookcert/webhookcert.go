@@ -99,8 +99,11 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 func (k *Keeper) Ready(*http.Request) error {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	if k.leaf == nil {
+	switch {
+	case k.leaf == nil:
 		return fmt.Errorf("the webhook has no certificate yet: %w", k.problem)
+	case k.Clock.Now().After(k.leaf.certificate.Leaf.NotAfter):
+		return fmt.Errorf("the certificate of the webhook has expired: %w", k.problem)
 	}
 	return nil
 }

@@ -167,6 +167,18 @@ func TestForeignSecretIsNotOverwritten(t *testing.T) {
 	w.Expect(k.Ready(nil)).To(MatchError(ContainSubstring("is not the operator's")))
 }
 
+// A replica whose certificate has expired is not ready: the API server does not trust it.
+func TestAnExpiredCertificate(t *testing.T) {
+	w := newWorld(t, nil)
+	k := w.replica()
+	w.sync(k)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: "ca"}}
+	w.Expect(w.client.Delete(t.Context(), secret)).To(Succeed())
+	w.clock.Step(10 * 365 * 24 * time.Hour)
+	w.Expect(k.sync(t.Context())).NotTo(Succeed())
+	w.Expect(k.Ready(nil)).To(MatchError(And(ContainSubstring("has expired"), ContainSubstring("reading the CA"))))
+}
+
 // The publisher writes nothing but the CA, and publishes none that the operator has not made.
 func TestThePublisherWritesOnlyTheCA(t *testing.T) {
 	w := newWorld(t, nil)

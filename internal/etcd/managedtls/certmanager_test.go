@@ -242,7 +242,7 @@ func TestWhatWasIssuedIsUsed(t *testing.T) {
 	i := newIssuing(t)
 	i.clock.SetTime(time.Now())
 	i.problem()
-	ca, err := certs.NewCA("corporate")
+	ca, err := certs.NewCA("corporate", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(1000 * 24 * time.Hour) })
 	i.Expect(err).NotTo(HaveOccurred())
 	other, err := certs.NewCA("intermediate")
 	i.Expect(err).NotTo(HaveOccurred())

@@ -179,7 +179,7 @@ func (s *session) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			Now: s.now, Frozen: s.Frozen, RenewCA: renew,
 			InUse: inUse(s.Etcd, s.StatefulSet, connection), Stopped: stopped(s.Snapshot),
 		}
-		if in.Expired, err = s.expired(ctx, current.Authority); err != nil {
+		if in.Expired, err = s.expired(ctx, spec, current); err != nil {
 			return err
 		}
 		if !wrote {
@@ -259,13 +259,14 @@ func (s *session) confirm(ctx context.Context, in pki.Input, step pki.Step) (boo
 	return s.withoutRollouts() || everyMemberTrusts(snapshot, s.Authorities), nil
 }
 
-// expired reports whether the CA that signs has expired. The operator's clock, which may be years ahead, only decides when to ask the API server.
-func (s *session) expired(ctx context.Context, a *pki.Authority) (bool, error) {
-	if a == nil || !a.Expired(s.now) {
+// expired reports whether nothing that the CA has signed is valid any more. The operator's clock, which may be years ahead, only decides when to
+// ask the API server.
+func (s *session) expired(ctx context.Context, spec pki.Spec, current pki.State) (bool, error) {
+	if !current.Expired(spec, s.now) {
 		return false, nil
 	}
 	now, err := servertime.Now(ctx, s.Client)
-	return err == nil && a.Expired(now), err
+	return err == nil && current.Expired(spec, now), err
 }
 
 // withoutRollouts reports whether members do not read CAs of the Etcd at their start, so that a new CA needs no rollout.

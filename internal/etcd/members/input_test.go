@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	. "github.com/onsi/gomega"
@@ -832,4 +833,35 @@ func TestKeptDataDoesNotMove(t *testing.T) {
 	g.Expect(known(3, moves).Input(Request{Goal: membership.Goal{Size: 3}, Tasks: []v1alpha1.EtcdOperatorTask{t1}}).Ordinals).To(HaveEach(HaveField("Outdated", membership.Volume)))
 	t1.Status.Recovery = &v1alpha1.RecoveryStatus{Source: v1alpha1.RecoverFromTarget}
 	g.Expect(known(3, moves).Input(Request{Goal: membership.Goal{Size: 3}, Tasks: []v1alpha1.EtcdOperatorTask{t1}}).Ordinals).To(HaveEach(HaveField("Outdated", membership.Nothing)))
+}
+
+// Further members would look for the others where these are only after a rollout. One that already has a pod is not taken back.
+func TestActingBeforeARolloutThatChangesAddresses(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	s := clustertest.Healthy(1)
+	s.Ordinals[0].Pod.Endpoint = "http://10.0.0.1:2379"
+	g.Expect(Acting(etcd, s, nil)).To(BeEmpty())
+
+	etcd.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{}
+	g.Expect(Acting(etcd, s, nil)).To(ContainSubstring("a rollout is about to change how members are reached"))
+	s.Ordinals[0].Pod.Endpoint = "https://10.0.0.1:2379"
+	g.Expect(Acting(etcd, s, nil)).To(BeEmpty(), "after it")
+	etcd.Spec.Etcd.ClientPort = ptr.To[int32](1)
+	g.Expect(Acting(etcd, s, nil)).NotTo(BeEmpty(), "the port")
+	etcd.Spec.Etcd.ClientPort, etcd.Spec.Etcd.PeerURLTLS = nil, &v1alpha1.PeerURLTLS{}
+	g.Expect(Acting(etcd, s, nil)).NotTo(BeEmpty(), "TLS for peers")
+	s.Ordinals[0].Pod.PeerTLS = v1alpha1.TLSPrepared
+	g.Expect(Acting(etcd, s, nil)).To(BeEmpty(), "each can connect to a peer with TLS")
+	s.Ordinals[0].Pod.PeerTLS = ""
+
+	recreation := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout}}
+	g.Expect(Acting(etcd, s, []v1alpha1.EtcdOperatorTask{recreation})).NotTo(BeEmpty(), "it has not begun")
+	recreation.Status.State = v1alpha1.TaskStateInProgress
+	g.Expect(Acting(etcd, s, []v1alpha1.EtcdOperatorTask{recreation})).To(BeEmpty(), "it waits for the size, and nothing is rolled out before it")
+	etcd.Spec.Replicas = 1
+	g.Expect(Acting(etcd, s, nil)).To(BeEmpty(), "nothing joins")
+	etcd.Spec.Replicas = 3
+	s.Ordinals = append(s.Ordinals, cluster.Ordinal{Name: "main-1"})
+	g.Expect(Acting(etcd, s, nil)).To(BeEmpty(), "a pod waits to join")
 }

@@ -316,12 +316,16 @@ func (d *decision) promote(quiet bool) {
 	switch trusted := d.now.Trusted && !d.now.Now.Before(a.NextFrom); {
 	case quiet && trusted && usable:
 		d.step(Promote, d.spec.KeySecret, "every member trusts it")
-	case quiet && usable && d.now.Expired:
+	case quiet && usable && d.now.Expired && a.Expired(d.now.Now):
 		d.step(Promote, d.spec.KeySecret, "the CA before it expired at %s, with all that it has signed", stamp(a.Signer.Certificate.NotAfter))
+	case quiet && usable && d.now.Expired:
+		d.step(Promote, d.spec.KeySecret, "all certificates that the CA before it has signed have expired")
 	case quiet && d.now.Expired && !usable && !d.spec.External:
 		d.step(RenewCA, d.spec.KeySecret, "the next CA expired before it signed")
 	}
-	d.overdueCA("not every member has started with the next one: see what keeps the rollout")
+	if !d.spec.External { // the certificates in use tell how urgent it is
+		d.overdueCA("not every member has started with the next one: see what keeps the rollout")
+	}
 }
 
 // overdueCA reports that the CA is not renewed although half of the time for it has passed: all its certificates expire with it.

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/base/boundedpem"
@@ -69,10 +70,17 @@ func (i *Issued) usable(want Want, now time.Time) string {
 	}
 	for _, usage := range want.Usages {
 		if !slices.Contains(c.ExtKeyUsage, usage) && !slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny) {
-			return "is not for the uses server auth and client auth that it was requested for"
+			return "is not for each use that it was requested for: " + strings.Join(usageNames(want.Usages), " and ")
 		}
 	}
 	return ""
+}
+
+func usageNames(usages []x509.ExtKeyUsage) (names []string) {
+	for _, usage := range usages {
+		names = append(names, map[x509.ExtKeyUsage]string{x509.ExtKeyUsageServerAuth: "server auth", x509.ExtKeyUsageClientAuth: "client auth"}[usage])
+	}
+	return names
 }
 
 // adoptCA begins with the CA of the issuer. If the record of the CAs was lost, that is the one that has signed what members use.
@@ -163,27 +171,44 @@ func (d *decision) copies(trusted bool) {
 		case leaf == nil:
 			d.look(d.now.Now)
 			d.problem(want.Secret, "does not exist, and is not written before every member trusts the CA that has signed it")
+		default:
+			d.late(want, leaf, "the certificate that was issued is not used before every member trusts the CA that has signed it")
 		}
 	}
 }
 
 // overdue reports that a certificate is not renewed: first as a warning, and as a problem once half of the time for it has passed.
 func (d *decision) overdue(want Want, leaf *Leaf, why string) {
-	renewAt := leaf.Certificate.NotAfter.Add(-d.spec.LeafRenewBefore)
+	renewAt := d.state.validUntil(leaf).Add(-d.renewBefore(leaf))
 	if d.now.Now.Before(renewAt) {
 		d.look(renewAt.Add(settling))
-		if why != "" {
-			d.Warnings = append(d.Warnings, Problem{want.Secret, "is kept as it is: " + why})
-		}
-		return
+	} else {
+		d.look(d.now.Now.Add(settling))
 	}
-	d.look(d.now.Now.Add(settling))
-	switch late := d.now.Now.After(leaf.Certificate.NotAfter.Add(-d.spec.LeafRenewBefore / 2)); {
-	case late:
-		d.problem(want.Secret, "expires at %s and was not renewed: %s", stamp(leaf.Certificate.NotAfter), cmp.Or(why, "the issuer has issued no other certificate"))
-	case why != "":
+	if !d.late(want, leaf, cmp.Or(why, "the issuer has issued no other certificate")) && why != "" {
 		d.Warnings = append(d.Warnings, Problem{want.Secret, "is kept as it is: " + why})
 	}
+}
+
+// late reports that half of the time for the renewal of a certificate has passed.
+func (d *decision) late(want Want, leaf *Leaf, why string) bool {
+	until := d.state.validUntil(leaf)
+	if at := until.Add(-d.renewBefore(leaf) / 2); !d.now.Now.After(at) {
+		d.look(at.Add(settling))
+		return false
+	}
+	if until.Before(leaf.Certificate.NotAfter) {
+		d.problem(want.Secret, "has a certificate whose CA expires before it, at %s, and it was not renewed: %s", stamp(until), why)
+	} else {
+		d.problem(want.Secret, "expires at %s and was not renewed: %s", stamp(until), why)
+	}
+	return true
+}
+
+// renewBefore returns how long before its end a certificate is renewed. An issuer may issue it for a shorter time than it was asked for, and
+// then renews it after two thirds of that, as cert-manager does.
+func (d *decision) renewBefore(leaf *Leaf) time.Duration {
+	return min(d.spec.LeafRenewBefore, leaf.Certificate.NotAfter.Sub(leaf.Certificate.NotBefore)/3)
 }
 
 // follow decides on a CA that the issuer has begun to sign with: it becomes the next one, like a CA that the operator renews.
@@ -204,8 +229,18 @@ func (d *decision) follow(trusted bool) {
 	case a.Next != nil:
 		d.promote(quiet)
 	case a.Previous != nil:
-		d.retire(quiet && !d.signs(a.Previous))
+		d.retire(quiet && !d.reliesOn(a.Previous))
 	}
+}
+
+// reliesOn reports whether a certificate is signed by a CA, and not by the one that signs now, which may have the same key.
+func (d *decision) reliesOn(ca *x509.Certificate) bool {
+	for _, leaf := range d.state.Leaves {
+		if leaf.signedBy(ca) && !leaf.signedBy(d.state.Authority.Signer.Certificate) {
+			return true
+		}
+	}
+	return false
 }
 
 // otherRoot returns the CA of a certificate that is ready to be copied, unless the CA that signs or the next one has signed it; nil

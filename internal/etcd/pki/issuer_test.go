@@ -7,6 +7,7 @@ package pki
 import (
 	"crypto/rand"
 	"crypto/x509"
+	"math/big"
 	"testing"
 	"time"
 
@@ -34,13 +35,30 @@ func (i *issuer) newCA() *Pair {
 	return ca
 }
 
+// caUntil returns a CA that expires at a time, with the key and the name of another one if that is not nil.
+func (i *issuer) caUntil(until time.Time, like *Pair) *Pair {
+	if like == nil {
+		like = i.newCA()
+	}
+	template := *like.Certificate
+	template.NotAfter, template.SerialNumber = until, big.NewInt(until.Unix())
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, like.Key.Public(), like.Key)
+	i.g.Expect(err).NotTo(HaveOccurred())
+	certificate, err := x509.ParseCertificate(der)
+	i.g.Expect(err).NotTo(HaveOccurred())
+	return &Pair{certificate, like.Key}
+}
+
 // issue issues a certificate, as it is in a Secret of cert-manager.
 func (i *issuer) issue(secret string, at time.Time) {
 	for _, want := range i.spec.Leaves {
 		if want.Secret != secret {
 			continue
 		}
-		pair, err := newLeaf(i.ca, want, i.spec.Leaf, at, nil)
+		// Other issuers' certificates may outlive the CA.
+		lasting := *i.ca.Certificate
+		lasting.NotAfter = at.Add(10 * i.spec.Leaf)
+		pair, err := newLeaf(&Pair{&lasting, i.ca.Key}, want, i.spec.Leaf, at, nil)
 		i.g.Expect(err).NotTo(HaveOccurred())
 		certificate, key, err := pair.Encode()
 		i.g.Expect(err).NotTo(HaveOccurred())

@@ -19,7 +19,7 @@ func Perform(spec Spec, state State, step Step, now time.Time) (State, error) {
 		a = *state.Authority
 	}
 	if step.CA != nil {
-		a.follow(step.CA, now.Add(notice(spec, a)))
+		a.follow(step.CA, now.Add(noticeOfIssuer(spec, state, now)))
 		next.Authority = &a
 		return next, nil
 	}
@@ -91,14 +91,20 @@ const maxNotice = 7 * 24 * time.Hour
 // notice returns how long the next CA is trusted before it signs. Certificates are valid for longer; if the key of the present CA
 // was lost, none could be issued until then.
 func notice(spec Spec, a Authority) time.Duration {
-	if spec.External {
-		// The issuer has renewed a certificate already, and the one in use is to be replaced before it expires.
-		return min(spec.LeafRenewBefore/3, maxNotice)
-	}
 	if a.Signer.Key == nil {
 		return 0
 	}
 	return min(spec.LeafRenewBefore, maxNotice)
+}
+
+// noticeOfIssuer returns the same for the CA of an issuer. That has renewed a certificate already, and the one in use is to be replaced long
+// before it expires.
+func noticeOfIssuer(spec Spec, state State, now time.Time) time.Duration {
+	notice := min(spec.LeafRenewBefore/3, maxNotice)
+	for _, leaf := range state.Leaves {
+		notice = min(notice, max(0, state.validUntil(leaf).Sub(now)/2))
+	}
+	return notice
 }
 
 // lastExpiry returns when the last certificate expires that the CA has signed, as far as the Secrets show.

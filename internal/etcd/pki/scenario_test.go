@@ -112,6 +112,13 @@ func (s *scenario) wants(what, of string) {
 	case "another-ca":
 		s.before = append(s.before, s.ca)
 		s.ca = s.newCA()
+	case "ca-until":
+		s.ca = s.caUntil(start.Add(s.days(of)), nil)
+	case "same-key-until":
+		s.before = append(s.before, s.ca)
+		s.ca = s.caUntil(start.Add(s.days(of)), s.ca)
+	case "issues-for":
+		s.spec.Leaf = s.days(of)
 	case "earlier-ca":
 		s.ca = s.before[len(s.before)-1]
 	case "issued":

@@ -107,19 +107,23 @@ func ParseLeaf(certificate, key []byte) (*Leaf, error) {
 }
 
 // signedBy reports whether a CA has signed a certificate, or one of its intermediates.
-func (l *Leaf) signedBy(ca *x509.Certificate) bool {
-	at := l.Certificate
+func (l *Leaf) signedBy(ca *x509.Certificate) bool { return l.chain(ca) != nil }
+
+// chain leads from a certificate to a CA, with both; nil if that has signed neither the certificate nor one of its intermediates.
+func (l *Leaf) chain(ca *x509.Certificate) []*x509.Certificate {
+	chain := []*x509.Certificate{l.Certificate}
 	for range len(l.Intermediates) + 1 {
+		at := chain[len(chain)-1]
 		if signed(ca, at) {
-			return true
+			return append(chain, ca)
 		}
 		i := slices.IndexFunc(l.Intermediates, func(c *x509.Certificate) bool { return signed(c, at) })
 		if i < 0 {
-			return false
+			return nil
 		}
-		at = l.Intermediates[i]
+		chain = append(chain, l.Intermediates[i])
 	}
-	return false
+	return nil
 }
 
 // State is the content of the Secrets of a connection.
@@ -136,6 +140,36 @@ type State struct {
 	Broken map[string]error
 }
 
+// validUntil returns until when members accept a certificate: until it expires, or before that an intermediate or the CA, since issuers may issue
+// certificates that outlive both.
+func (s State) validUntil(leaf *Leaf) (until time.Time) {
+	for _, ca := range s.Bundle {
+		chain := leaf.chain(ca)
+		if chain == nil {
+			continue
+		}
+		if first := slices.MinFunc(chain, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }).NotAfter; first.After(until) {
+			until = first
+		}
+	}
+	if until.IsZero() {
+		return leaf.Certificate.NotAfter
+	}
+	return until
+}
+
+// Expired reports whether nothing is valid any more that the CA that signs has signed: it has expired, or each of the certificates that there are
+// to be exists and has expired.
+func (s State) Expired(spec Spec, now time.Time) bool {
+	if s.Authority == nil {
+		return false
+	}
+	return s.Authority.Expired(now) || len(spec.Leaves) > 0 && !slices.ContainsFunc(spec.Leaves, func(want Want) bool {
+		leaf := s.Leaves[want.Secret]
+		return leaf == nil || !now.After(s.validUntil(leaf))
+	})
+}
+
 // Input is what is known of the cluster.
 type Input struct {
 	Now time.Time
@@ -149,7 +183,7 @@ type Input struct {
 	Trusted bool
 	// Loaded: the certificates have been unchanged for long enough.
 	Loaded bool
-	// Expired: the CA that signs has expired by the clock of the API server, too.
+	// Expired: what the CA that signs has signed has expired (State.Expired) by the clock of the API server, too.
 	Expired bool
 	// RenewCA: a renewal of the CA is requested.
 	RenewCA bool

@@ -139,8 +139,12 @@ func ready(status *v1alpha1.EtcdStatus, o Input) metav1.Condition {
 	case status.ClusterID == "":
 		return conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonNoMembersInStatus, "The cluster has not served yet.")
 	case !s.Cluster.Reachable && status.ReadyReplicas > 0:
+		refusal := ""
+		if s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Pod != nil && strings.HasPrefix(o.Pod.Endpoint, "https://") }) > 0 {
+			refusal = " Or they refuse its certificate: TLSReady says whether they were started with the CAs in their Secrets."
+		}
 		return conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonNoMemberAnswers,
-			"%d pods are ready, but no member answers the operator: allow operator traffic to the pods' client port.", status.ReadyReplicas)
+			"%d pods are ready, but no member answers the operator: allow operator traffic to the pods' client port.%s", status.ReadyReplicas, refusal)
 	case !s.Cluster.Reachable:
 		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonQuorumLost, "No member answers.")
 	}

@@ -127,6 +127,16 @@ func TestConditions(t *testing.T) {
 			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-0 is Unready; etcd-main-1 is Unready; etcd-main-2 is Unready."},
 			updated: allUpdated,
 		}, {
+			name: "ready pods with TLS, unreachable from the operator",
+			size: 1,
+			change: func(s *cluster.Snapshot) {
+				clustertest.Unreachable(s)
+				s.Ordinals[0].Pod.Endpoint = "https://a"
+			},
+			ready:   want{metav1.ConditionUnknown, v1alpha1.ReasonNoMemberAnswers, "1 pods are ready, but no member answers the operator: allow operator traffic to the pods' client port. Or they refuse its certificate: TLSReady says whether they were started with the CAs in their Secrets."},
+			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-0 is Unready."},
+			updated: allUpdated,
+		}, {
 			name: "nothing answers, nothing is ready",
 			size: 1,
 			change: func(s *cluster.Snapshot) {

@@ -51,7 +51,17 @@ func (p Plan) Condition(etcd *v1alpha1.Etcd, s *cluster.Snapshot) metav1.Conditi
 		return no(v1alpha1.ReasonCertificatesRollout, "%d of %d members listen for clients with TLS and participate.", withTLS, s.Replicas())
 	}
 	first := fmt.Sprintf("The first certificate to expire is that in Secret %s, at %s.", p.Facts.ExpiresIn, p.Facts.Expires.UTC().Format(time.RFC3339))
-	return yes(v1alpha1.ReasonTLSInUse, "%s", strings.Join(slices.Concat([]string{first}, p.Facts.Remarks, p.Managed.Remarks), " "))
+	remarks := slices.Concat([]string{first}, p.startedWithOthers(s), p.Facts.Remarks, p.Managed.Remarks)
+	return yes(v1alpha1.ReasonTLSInUse, "%s", strings.Join(remarks, " "))
+}
+
+// startedWithOthers returns a remark on members that were started with other CAs than those of the Secrets: they trust no certificate of a new one.
+func (p Plan) startedWithOthers(s *cluster.Snapshot) []string {
+	others := s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.Authorities != p.Facts.Authorities })
+	if others == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d of %d members were started with other CAs than those in the Secrets, and refuse certificates of new ones until a rollout has restarted them.", others, s.Replicas())}
 }
 
 func overTLS(p *cluster.Pod) bool { return strings.HasPrefix(p.Endpoint, "https://") }

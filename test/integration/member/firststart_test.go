@@ -117,7 +117,7 @@ func TestRecreatedBesideItsDamagedData(t *testing.T) {
 			c.createAgainDamaged(g, harm(c))
 			c.start(g, 0, "existing")
 			g.Eventually(func() string { return c.get(g, 0) }).WithTimeout(machine.Patience()).Should(Equal("saved"))
-			shared, err := serve.SharedIn(c.memberDir(0))()
+			shared, err := serve.SharedIn(c.memberDir(0), "")()
 			g.Expect(err).NotTo(HaveOccurred())
 			id := c.idOf(g, 0)
 			g.Expect(shared.SuccessorIDs()).To(ContainElement(id))

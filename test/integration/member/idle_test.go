@@ -31,7 +31,7 @@ func TestMemberWithoutDataCatchesUpWhereNobodyWrites(t *testing.T) {
 	c.stop(2)
 	g.Expect(os.RemoveAll(c.dataDir(2))).To(Succeed())
 	c.replaceThird(g)
-	m, _, err := serve.NewMember("m2", serve.SharedIn(c.memberDir(2)))
+	m, _, err := serve.NewMember("m2", serve.SharedIn(c.memberDir(2), ""))
 	g.Expect(err).NotTo(HaveOccurred())
 	agent := &serve.Server{
 		Log: testr.New(t), Member: m, Lease: noLease{}, Heartbeat: time.Minute,

@@ -413,7 +413,7 @@ func (c *cluster) replaceThird(g Gomega) {
 // promote promotes a learner, as its agent does in a recovery.
 func (c *cluster) promote(g Gomega, i int) {
 	c.t.Helper()
-	m, _, err := serve.NewMember(fmt.Sprintf("m%d", i), serve.SharedIn(c.memberDir(i)))
+	m, _, err := serve.NewMember(fmt.Sprintf("m%d", i), serve.SharedIn(c.memberDir(i), ""))
 	g.Expect(err).NotTo(HaveOccurred())
 	asked := false
 	g.Eventually(func(g Gomega) {

@@ -70,13 +70,13 @@ func TestRecoveryFromTheDataOfAMember(t *testing.T) {
 	}
 	for _, i := range []int{chosen, late} {
 		g.Expect(filepath.Glob(c.dataDir(i)+member.BeforeSuffix+"5b1c-*")).To(HaveLen(1), "the data of member %d is kept", i)
-		g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(i)))).To(BeFalse())
+		g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(i), ""))).To(BeFalse())
 		g.Expect(c.setAside(g, i)).To(HaveLen(1))
 	}
 
 	c.recover(g, nil)
 	for i := range 3 {
-		g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(i)))).To(BeTrue())
+		g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(i), ""))).To(BeTrue())
 		g.Expect(c.setAside(g, i)).To(BeEmpty())
 	}
 	c.stop(late)

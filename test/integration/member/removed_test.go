@@ -49,7 +49,7 @@ func TestRemovedMemberRejoinsWithoutItsData(t *testing.T) {
 	c.awaitVoters(g, 3)
 	g.Expect(c.listedID(g, 2)).NotTo(Equal(removed))
 	g.Eventually(func() string { return c.get(g, 2) }).WithTimeout(machine.Patience()).Should(Equal("after the removal"))
-	g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(2)))).To(BeTrue())
+	g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(2), ""))).To(BeTrue())
 	g.Expect(c.aside(g, 2, member.RemovedSuffix)).To(BeEmpty())
 }
 
@@ -86,7 +86,7 @@ func (c *cluster) awaitEnd(g Gomega, i int) int {
 
 // listed asks as the agent of a member does whose etcd does not answer.
 func (c *cluster) listed(g Gomega, i int, clusterID, memberID string) bool {
-	m, local, err := serve.NewMember(fmt.Sprintf("m%d", i), serve.SharedIn(c.memberDir(i)))
+	m, local, err := serve.NewMember(fmt.Sprintf("m%d", i), serve.SharedIn(c.memberDir(i), ""))
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = local.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), machine.Patience())

@@ -107,7 +107,7 @@ func TestGoingBackAndUndo(t *testing.T) {
 	for i := range 3 {
 		g.Expect(c.get(g, i)).To(Equal("wanted"))
 		g.Expect(c.revisionOf(g, i)).To(Equal(wanted + bump))
-		g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(i)))).To(BeFalse())
+		g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(i), ""))).To(BeFalse())
 		g.Expect(filepath.Glob(c.dataDir(i)+member.BeforeSuffix+"aaaa-*")).To(HaveLen(1), "what member %d had is kept", i)
 	}
 	c.put(g, "after")
@@ -138,7 +138,7 @@ func TestGoingBackAndUndo(t *testing.T) {
 	g.Expect(filepath.Glob(c.dataDir(0) + member.BeforeSuffix + "bbbb-*")).To(HaveLen(1))
 
 	c.recover(g, nil)
-	g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(0)))).To(BeTrue())
+	g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(0), ""))).To(BeTrue())
 	g.Expect(c.setAside(g, 0)).To(BeEmpty(), "once the tasks are gone")
 }
 
