@@ -105,6 +105,14 @@ func oneLearner(s *state, _ *Step) string {
 	return ""
 }
 
+// addressesSettled holds no pod back whose member is listed: it has its data, and looks for no other one.
+func addressesSettled(s *state, _ *Step) string {
+	if !s.Readdressed || restore(s) != nil {
+		return ""
+	}
+	return "a rollout that changes how members are reached (clientPort, or TLS for clients or peers) comes before further members, which would not find the present ones. If none begins, see TLSReady and the errors in the status of the Etcd"
+}
+
 func storeFree(s *state, step *Step) string {
 	switch o := s.ordinal(step.Ordinal); {
 	case step.Action == ScaleUp:

@@ -17,6 +17,7 @@ const (
 	GuardMembersKnown      Guard = "MembersKnown"
 	GuardDataElsewhere     Guard = "DataElsewhere"
 	GuardOneLearner        Guard = "OneLearner"
+	GuardAddressesSettled  Guard = "AddressesSettled"
 	GuardStoreFree         Guard = "StoreFree"
 	GuardJoinAnnounced     Guard = "JoinAnnounced"
 	GuardOthersServing     Guard = "OthersServing"
@@ -63,6 +64,8 @@ var guards = []guard{
 	{name: GuardDataElsewhere, judges: []Action{ScaleDown, DeleteClaim, DeletePod}, check: dataElsewhere},
 	// There is no learner when one is added.
 	{name: GuardOneLearner, judges: []Action{AddLearner}, check: oneLearner},
+	// Members are reached where pods with the newest template look for them.
+	{name: GuardAddressesSettled, judges: []Action{ScaleUp}, check: addressesSettled},
 	// The claim of the newcomer is the Etcd's own, its volume has no data that it could start with, and its pod stays.
 	{name: GuardStoreFree, judges: []Action{ScaleUp, AnnounceJoin, AddLearner}, check: storeFree},
 	// The agent of the only member has read that it is not the only one any more.

@@ -14,6 +14,8 @@ func fresh(m *Member)    { m.Reached = false }
 func silent(m *Member)   { m.Silent = true }
 func unsteady(m *Member) { m.Steady = false }
 
+func readdressed(in *Input) { in.Readdressed = true }
+
 func atLag(lag uint64) func(*Member) { return func(m *Member) { m.Lag = lag } }
 
 // blocked is what the first guard that blocks says; the action if none does.
@@ -46,6 +48,10 @@ func TestMessages(t *testing.T) {
 		{set(grow, func(in *Input) { in.Members = nil }), "ListKnown: no member answers the operator with a member list: members change only while a quorum answers. If the quorum is lost, restore it first"},
 		{set(grow, func(in *Input) { in.Observed = false }), "RevisionObserved: the StatefulSet controller has not observed the newest spec of the StatefulSet: if this persists, check kube-controller-manager"},
 		{set(grow, func(in *Input) { in.Acting = "A rollout replaces pods" }), "NothingElseActs: A rollout replaces pods: members change after that"},
+		{set(grow, readdressed), "AddressesSettled: a rollout that changes how members are reached (clientPort, or TLS for clients or peers) comes before further members, which would not find the present ones. If none begins, see TLSReady and the errors in the status of the Etcd"},
+		{set(three(Goal{Size: 5}, ours(0, leads), ours(1, lost, down), ours(2)), readdressed), "Announce: the data of m-1 is gone, so it rejoins as a new member; its agent must know before that"},
+		{set(join(Free, ours(0, leads), ours(1)), func(in *Input) { readdressed(in); in.Goal.Size = 5 }), "AddLearner: ordinal 2 joins the cluster"},
+		{set(observed(1, Goal{Size: 3}, ours(0, leads), ours(1)), readdressed), "ScaleUp: m-1 is in the member list and has no pod among 1 replicas"},
 		{three(Goal{}, ours(0, leads), ours(1), ours(2)), "GoalOdd: no voter would remain: keep at least one member, or the source cluster"},
 		{three(Goal{Size: 2}, ours(0, leads), ours(1), ours(2)), "GoalOdd: 2 voters tolerate no more failures than 1: choose a size that leads to 1 or 3"},
 		{join(Free, ours(0, leads), ours(1), Member{ID: 0xab, Name: "x"}), "MembersKnown: x (ab) is not a member of this StatefulSet and was not declared: remove it (etcdctl member remove ab)"},

@@ -132,7 +132,7 @@ func (s Shared) InPod(file string) (Shared, error) {
 		return s, nil
 	}
 	s.Config = maps.Clone(s.Config)
-	for _, key := range []string{"listen-client-urls", "listen-peer-urls", "client-transport-security", "peer-transport-security"} {
+	for _, key := range []string{"listen-client-urls", "listen-peer-urls", "listen-metrics-urls", "client-transport-security", "peer-transport-security"} {
 		delete(s.Config, key)
 		if value, ok := rendered[key]; ok {
 			s.Config[key] = value

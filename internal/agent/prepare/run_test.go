@@ -584,11 +584,11 @@ func TestAPodKeepsItsConnections(t *testing.T) {
 		return all
 	}
 	rendered()
-	p.share(member.KeyConfig, "listen-client-urls: https://0.0.0.0:2379\nlisten-peer-urls: https://0.0.0.0:2380\nquota-backend-bytes: 7\nclient-transport-security: {trusted-ca-file: /missing}\npeer-transport-security: {trusted-ca-file: /missing}\ndata-dir: "+p.data+"\n")
+	p.share(member.KeyConfig, "listen-client-urls: https://0.0.0.0:2379\nlisten-peer-urls: https://0.0.0.0:2380\nlisten-metrics-urls: http://0.0.0.0:9\nquota-backend-bytes: 7\nclient-transport-security: {trusted-ca-file: /missing}\npeer-transport-security: {trusted-ca-file: /missing}\ndata-dir: "+p.data+"\n")
 	again := rendered()
 	p.Expect(again).To(HaveKeyWithValue("listen-client-urls", "http://0.0.0.0:2379"))
 	p.Expect(again).To(HaveKeyWithValue("quota-backend-bytes", BeEquivalentTo(7)))
-	for _, key := range []string{"listen-peer-urls", "client-transport-security", "peer-transport-security"} {
+	for _, key := range []string{"listen-peer-urls", "listen-metrics-urls", "client-transport-security", "peer-transport-security"} {
 		p.Expect(again).NotTo(HaveKey(key))
 	}
 	p.Expect(again).To(HaveKeyWithValue("advertise-client-urls", HavePrefix("http://")))

@@ -97,7 +97,7 @@ func (c *Credentials) follow(ctx context.Context, of *credential, etcd *v1alpha1
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
+		ctx, cancel = context.WithTimeout(ctx, min(time.Until(deadline)/2, time.Second))
 		defer cancel()
 	}
 	of.failed = time.Time{}

@@ -103,7 +103,7 @@ func (k *Keeper) Ready(*http.Request) error {
 	case k.leaf == nil:
 		return fmt.Errorf("the webhook has no certificate yet: %w", k.problem)
 	case k.Clock.Now().After(k.leaf.certificate.Leaf.NotAfter):
-		return fmt.Errorf("the certificate of the webhook has expired: %w", k.problem)
+		return errors.Join(errors.New("the certificate of the webhook has expired"), k.problem)
 	}
 	return nil
 }

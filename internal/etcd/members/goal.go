@@ -61,8 +61,6 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 		return "the cluster wakes up"
 	case shrinksFromOdd(etcd, s) && mayRemoveVoter(etcdtasks.RollingOut(tasks), s):
 		return fmt.Sprintf("rollout %s is in progress, and the number of members shrinks after it", etcdtasks.RollingOut(tasks).Name)
-	case growsFromOdd(etcd, s) && readdressed(etcd, s) && !slices.ContainsFunc(tasks, recreates):
-		return "a rollout is about to change how members are reached (clientPort, or TLS for clients or peers), and members that join would not find the others yet"
 	case etcd.SpecSuspended() && !etcd.AsksFor(int32(s.Replicas())):
 		return "the reconciliation of the spec is suspended, so the number of members stays"
 	case adopted != nil && adopted.Status != metav1.ConditionTrue:
@@ -71,24 +69,6 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 		return fmt.Sprintf("the members serve as another cluster than the recorded one (%s in status.lastErrors)", v1alpha1.ErrClusterID)
 	}
 	return ""
-}
-
-// growsFromOdd reports whether a cluster of an odd size is to grow, and has no further pod yet.
-func growsFromOdd(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
-	voters := len(s.Cluster.Voters)
-	return voters%2 > 0 && voters < int(etcd.Spec.Replicas) && voters == s.Replicas()
-}
-
-// readdressed reports whether a member is not reached as the spec says, by which further ones look for it.
-func readdressed(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
-	return s.CountOrdinals(func(o cluster.Ordinal) bool {
-		return o.Pod != nil && o.Pod.Endpoint != "" && !o.Pod.ReachedAs(etcd)
-	}) > 0
-}
-
-// recreates reports whether a task is about to stop all members, and waits until there are as many as the spec asks for.
-func recreates(t v1alpha1.EtcdOperatorTask) bool {
-	return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet()
 }
 
 // shrinksFromOdd reports whether the next step may remove a serving voter from an odd number of voters, after which the quorum tolerates

@@ -65,11 +65,24 @@ type Request struct {
 	Pending, Acting string
 }
 
+// readdressed reports whether a member is not reached as the spec says.
+func (k Known) readdressed() bool {
+	return k.Snapshot.CountOrdinals(func(o cluster.Ordinal) bool {
+		return o.MemberID != 0 && o.Pod != nil && o.Pod.Endpoint != "" && !o.Pod.ReachedAs(k.Etcd)
+	}) > 0
+}
+
+// recreates reports whether a task is about to stop all members, and waits until there are as many as the spec asks for.
+func recreates(t v1alpha1.EtcdOperatorTask) bool {
+	return t.Status.State == v1alpha1.TaskStateInProgress && t.StopsNothingYet()
+}
+
 // Input returns the input of a decision. It is pure.
 func (k Known) Input(r Request) membership.Input {
 	in := membership.Input{
 		Goal: r.Goal, Replicas: k.Snapshot.Replicas(), Observed: k.Snapshot.StatefulSet.Observed,
 		Pending: r.Pending, Acting: cmp.Or(r.Acting, k.joining()), BackedUp: k.BackedUp,
+		Readdressed: k.Etcd.Source() == nil && k.readdressed() && !slices.ContainsFunc(r.Tasks, recreates),
 	}
 	if source := k.Etcd.Source(); source != nil {
 		in.Sources = len(source.Members)

@@ -12,7 +12,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	. "github.com/onsi/gomega"
@@ -835,33 +834,31 @@ func TestKeptDataDoesNotMove(t *testing.T) {
 	g.Expect(known(3, moves).Input(Request{Goal: membership.Goal{Size: 3}, Tasks: []v1alpha1.EtcdOperatorTask{t1}}).Ordinals).To(HaveEach(HaveField("Outdated", membership.Nothing)))
 }
 
-// Further members would look for the others where these are only after a rollout. One that already has a pod is not taken back.
-func TestActingBeforeARolloutThatChangesAddresses(t *testing.T) {
+// Further members would look for the others where these are only after a rollout.
+func TestMembersThatAreReachedElsewhere(t *testing.T) {
 	g := NewWithT(t)
-	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Replicas: 3}}
-	s := clustertest.Healthy(1)
-	s.Ordinals[0].Pod.Endpoint = "http://10.0.0.1:2379"
-	g.Expect(Acting(etcd, s, nil)).To(BeEmpty())
-
+	k := known(1)
+	etcd, pod := k.Etcd, k.Snapshot.Ordinals[0].Pod
+	readdressed := func(tasks ...v1alpha1.EtcdOperatorTask) bool { return k.Input(Request{Tasks: tasks}).Readdressed }
+	g.Expect(readdressed()).To(BeFalse(), "it has no address yet")
+	pod.Endpoint = "http://10.0.0.1:2379"
+	g.Expect(readdressed()).To(BeFalse())
 	etcd.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{}
-	g.Expect(Acting(etcd, s, nil)).To(ContainSubstring("a rollout is about to change how members are reached"))
-	s.Ordinals[0].Pod.Endpoint = "https://10.0.0.1:2379"
-	g.Expect(Acting(etcd, s, nil)).To(BeEmpty(), "after it")
+	g.Expect(readdressed()).To(BeTrue(), "TLS for clients")
+	k.Snapshot.Ordinals[0].MemberID = 0
+	g.Expect(readdressed()).To(BeFalse(), "it is no member")
+	k.Snapshot.Ordinals[0].MemberID = 1
+	pod.Endpoint = "https://10.0.0.1:2379"
+	g.Expect(readdressed()).To(BeFalse(), "after the rollout")
 	etcd.Spec.Etcd.ClientPort = ptr.To[int32](1)
-	g.Expect(Acting(etcd, s, nil)).NotTo(BeEmpty(), "the port")
+	g.Expect(readdressed()).To(BeTrue(), "the port")
 	etcd.Spec.Etcd.ClientPort, etcd.Spec.Etcd.PeerURLTLS = nil, &v1alpha1.PeerURLTLS{}
-	g.Expect(Acting(etcd, s, nil)).NotTo(BeEmpty(), "TLS for peers")
-	s.Ordinals[0].Pod.PeerTLS = v1alpha1.TLSPrepared
-	g.Expect(Acting(etcd, s, nil)).To(BeEmpty(), "each can connect to a peer with TLS")
-	s.Ordinals[0].Pod.PeerTLS = ""
+	g.Expect(readdressed()).To(BeTrue(), "TLS for peers")
 
 	recreation := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout}}
-	g.Expect(Acting(etcd, s, []v1alpha1.EtcdOperatorTask{recreation})).NotTo(BeEmpty(), "it has not begun")
+	g.Expect(readdressed(recreation)).To(BeTrue(), "it has not begun")
 	recreation.Status.State = v1alpha1.TaskStateInProgress
-	g.Expect(Acting(etcd, s, []v1alpha1.EtcdOperatorTask{recreation})).To(BeEmpty(), "it waits for the size, and nothing is rolled out before it")
-	etcd.Spec.Replicas = 1
-	g.Expect(Acting(etcd, s, nil)).To(BeEmpty(), "nothing joins")
-	etcd.Spec.Replicas = 3
-	s.Ordinals = append(s.Ordinals, cluster.Ordinal{Name: "main-1"})
-	g.Expect(Acting(etcd, s, nil)).To(BeEmpty(), "a pod waits to join")
+	g.Expect(readdressed(recreation)).To(BeFalse(), "it waits for the size, and nothing is rolled out before it")
+	pod.PeerTLS = v1alpha1.TLSPrepared
+	g.Expect(readdressed()).To(BeFalse(), "each can connect to a peer with TLS")
 }

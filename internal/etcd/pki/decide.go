@@ -319,7 +319,7 @@ func (d *decision) promote(quiet bool) {
 	case quiet && usable && d.now.Expired && a.Expired(d.now.Now):
 		d.step(Promote, d.spec.KeySecret, "the CA before it expired at %s, with all that it has signed", stamp(a.Signer.Certificate.NotAfter))
 	case quiet && usable && d.now.Expired:
-		d.step(Promote, d.spec.KeySecret, "all certificates that the CA before it has signed have expired")
+		d.step(Promote, d.spec.KeySecret, "the certificates with which members serve have expired")
 	case quiet && d.now.Expired && !usable && !d.spec.External:
 		d.step(RenewCA, d.spec.KeySecret, "the next CA expired before it signed")
 	}

@@ -428,3 +428,18 @@ func TestWhoMaySign(t *testing.T) {
 	g.Expect(leaf.IsCA).To(BeFalse())
 	g.Expect(leaf.BasicConstraintsValid).To(BeTrue())
 }
+
+// Nothing is left to rely on once what members serve with has expired. What clients have does not count, and what is gone is not known.
+func TestExpired(t *testing.T) {
+	g := NewWithT(t)
+	i := running(t)
+	expired := func(day int) bool { return i.state.Expired(i.spec, start.AddDate(0, 0, day)) }
+	g.Expect([]bool{expired(89), expired(91)}).To(Equal([]bool{false, true}))
+	i.state.Leaves["client"] = nil
+	g.Expect(expired(91)).To(BeTrue())
+	i.state.Leaves["server"] = nil
+	g.Expect([]bool{expired(91), expired(1001)}).To(Equal([]bool{false, true}), "the CA")
+	i.spec.Leaves = i.spec.Leaves[1:]
+	g.Expect(expired(91)).To(BeFalse(), "members serve with nothing of it")
+	g.Expect(State{}.Expired(i.spec, start)).To(BeFalse())
+}

@@ -158,13 +158,17 @@ func (s State) validUntil(leaf *Leaf) (until time.Time) {
 	return until
 }
 
-// Expired reports whether nothing is valid any more that the CA that signs has signed: it has expired, or each of the certificates that there are
-// to be exists and has expired.
+// Expired reports whether members can be reached by nothing that the CA that signs has signed: it has expired, or each of the certificates that
+// members serve with.
 func (s State) Expired(spec Spec, now time.Time) bool {
 	if s.Authority == nil {
 		return false
 	}
-	return s.Authority.Expired(now) || len(spec.Leaves) > 0 && !slices.ContainsFunc(spec.Leaves, func(want Want) bool {
+	if s.Authority.Expired(now) {
+		return true
+	}
+	served := slices.DeleteFunc(slices.Clone(spec.Leaves), func(want Want) bool { return !slices.Contains(want.Usages, x509.ExtKeyUsageServerAuth) })
+	return len(served) > 0 && !slices.ContainsFunc(served, func(want Want) bool {
 		leaf := s.Leaves[want.Secret]
 		return leaf == nil || !now.After(s.validUntil(leaf))
 	})
@@ -183,7 +187,7 @@ type Input struct {
 	Trusted bool
 	// Loaded: the certificates have been unchanged for long enough.
 	Loaded bool
-	// Expired: what the CA that signs has signed has expired (State.Expired) by the clock of the API server, too.
+	// Expired: the CA that signs, or what members serve with, has expired (State.Expired) by the clock of the API server, too.
 	Expired bool
 	// RenewCA: a renewal of the CA is requested.
 	RenewCA bool

@@ -138,17 +138,29 @@ func ready(status *v1alpha1.EtcdStatus, o Input) metav1.Condition {
 		return *before
 	case status.ClusterID == "":
 		return conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonNoMembersInStatus, "The cluster has not served yet.")
-	case !s.Cluster.Reachable && status.ReadyReplicas > 0:
-		refusal := ""
-		if s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Pod != nil && strings.HasPrefix(o.Pod.Endpoint, "https://") }) > 0 {
-			refusal = " Or they refuse its certificate: TLSReady says whether they were started with the CAs in their Secrets."
-		}
-		return conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonNoMemberAnswers,
-			"%d pods are ready, but no member answers the operator: allow operator traffic to the pods' client port.%s", status.ReadyReplicas, refusal)
 	case !s.Cluster.Reachable:
-		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonQuorumLost, "No member answers.")
+		return unanswered(status, s)
 	}
 	return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonQuorumLost, "%s; quorum is %d.", voters, s.Quorum())
+}
+
+// unanswered returns the condition Ready of a cluster that does not answer the operator. It may serve others.
+func unanswered(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) metav1.Condition {
+	running, quorate := s.Unreachable()
+	seems := fmt.Sprintf("%d pods are ready", status.ReadyReplicas)
+	switch {
+	case status.ReadyReplicas > 0:
+	case quorate:
+		seems = "Probes pass, or nodes are silent (" + strings.Join(running, ", ") + ")"
+	default:
+		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonQuorumLost, "No member answers.")
+	}
+	refusal := ""
+	if s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Pod != nil && strings.HasPrefix(o.Pod.Endpoint, "https://") }) > 0 {
+		refusal = " Or they refuse its certificate: TLSReady says whether they were started with the CAs in their Secrets."
+	}
+	return conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonNoMemberAnswers,
+		"%s, but no member answers the operator: allow operator traffic to the pods' client port.%s", seems, refusal)
 }
 
 // allMembersReady returns the condition AllMembersReady. Its message names the members that do not participate.

@@ -127,6 +127,18 @@ func TestConditions(t *testing.T) {
 			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-0 is Unready; etcd-main-1 is Unready; etcd-main-2 is Unready."},
 			updated: allUpdated,
 		}, {
+			name: "pods whose probes pass, and that are not ready, unreachable from the operator",
+			size: 3,
+			change: func(s *cluster.Snapshot) {
+				clustertest.Unreachable(s)
+				for i := range s.Ordinals {
+					s.Ordinals[i].Pod.AllContainersReady = false
+				}
+			},
+			ready:   want{metav1.ConditionUnknown, v1alpha1.ReasonNoMemberAnswers, "Probes pass, or nodes are silent (etcd-main-0, etcd-main-1, etcd-main-2), but no member answers the operator: allow operator traffic to the pods' client port."},
+			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-0 is Unready; etcd-main-1 is Unready; etcd-main-2 is Unready."},
+			updated: allUpdated,
+		}, {
 			name: "ready pods with TLS, unreachable from the operator",
 			size: 1,
 			change: func(s *cluster.Snapshot) {

@@ -37,31 +37,33 @@ func (p Plan) Condition(etcd *v1alpha1.Etcd, s *cluster.Snapshot) metav1.Conditi
 	case s.Replicas() == 0:
 		return yes(v1alpha1.ReasonHibernated, "The Etcd has no replicas.")
 	case peers && p.Stage != component.PeerTLSOn && !everyMemberAt(s, p.Stage):
-		return no(v1alpha1.ReasonCertificatesRollout, "First of two rollouts: %d of %d members have the certificates for TLS among members and participate. Peers use plaintext until then.",
-			count(s, func(p *cluster.Pod) bool { return p.PeerTLS != "" }), s.Replicas())
+		return no(v1alpha1.ReasonCertificatesRollout, "First of two rollouts: %d of %d members have the certificates for TLS among members and participate. Peers use plaintext until then.%s",
+			count(s, func(p *cluster.Pod) bool { return p.PeerTLS != "" }), s.Replicas(), p.startedWithOthers(s))
 	case peers && p.Stage != component.PeerTLSOn:
 		return no(v1alpha1.ReasonPeerURLsAdded, "Every member can connect to its peers with TLS; each is about to be listed with both its peer URLs. A second rollout follows.")
 	case peers && !everyMemberAt(s, component.PeerTLSOn):
-		return no(v1alpha1.ReasonPeerTLSRollout, "%d of %d members listen for peers with TLS and participate.",
-			count(s, func(p *cluster.Pod) bool { return p.PeerTLS == v1alpha1.TLSOn }), s.Replicas())
+		return no(v1alpha1.ReasonPeerTLSRollout, "%d of %d members listen for peers with TLS and participate.%s",
+			count(s, func(p *cluster.Pod) bool { return p.PeerTLS == v1alpha1.TLSOn }), s.Replicas(), p.startedWithOthers(s))
 	case peers && len(peerURLChanges(component.PeerTLSOn, s)) > 0:
 		return no(v1alpha1.ReasonPeerURLsRemoved, "Every member listens with TLS; the plaintext peer URLs are about to be removed.")
 	}
 	if withTLS := count(s, overTLS); etcd.ClientTLS() != nil && withTLS < s.Replicas() {
-		return no(v1alpha1.ReasonCertificatesRollout, "%d of %d members listen for clients with TLS and participate.", withTLS, s.Replicas())
+		return no(v1alpha1.ReasonCertificatesRollout, "%d of %d members listen for clients with TLS and participate.%s", withTLS, s.Replicas(), p.startedWithOthers(s))
 	}
-	first := fmt.Sprintf("The first certificate to expire is that in Secret %s, at %s.", p.Facts.ExpiresIn, p.Facts.Expires.UTC().Format(time.RFC3339))
-	remarks := slices.Concat([]string{first}, p.startedWithOthers(s), p.Facts.Remarks, p.Managed.Remarks)
-	return yes(v1alpha1.ReasonTLSInUse, "%s", strings.Join(remarks, " "))
+	first := fmt.Sprintf("The first certificate to expire is that in Secret %s, at %s.%s", p.Facts.ExpiresIn, p.Facts.Expires.UTC().Format(time.RFC3339), p.startedWithOthers(s))
+	return yes(v1alpha1.ReasonTLSInUse, "%s", strings.Join(slices.Concat([]string{first}, p.Facts.Remarks, p.Managed.Remarks), " "))
 }
 
 // startedWithOthers returns a remark on members that were started with other CAs than those of the Secrets: they trust no certificate of a new one.
-func (p Plan) startedWithOthers(s *cluster.Snapshot) []string {
-	others := s.CountOrdinals(func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.Authorities != p.Facts.Authorities })
+// It is not known of pods without a record, such as those of etcd-druid.
+func (p Plan) startedWithOthers(s *cluster.Snapshot) string {
+	others := s.CountOrdinals(func(o cluster.Ordinal) bool {
+		return o.Pod != nil && o.Pod.Authorities != "" && o.Pod.Authorities != p.Facts.Authorities
+	})
 	if others == 0 {
-		return nil
+		return ""
 	}
-	return []string{fmt.Sprintf("%d of %d members were started with other CAs than those in the Secrets, and refuse certificates of new ones until a rollout has restarted them.", others, s.Replicas())}
+	return fmt.Sprintf(" %d of %d members were started with other CAs than those in the Secrets, and refuse certificates of new ones until a rollout has restarted them.", others, s.Replicas())
 }
 
 func overTLS(p *cluster.Pod) bool { return strings.HasPrefix(p.Endpoint, "https://") }

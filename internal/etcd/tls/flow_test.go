@@ -408,7 +408,15 @@ func TestCondition(t *testing.T) {
 		"clients alone are not":    {Plan{Stage: off}, clients, listening(peersAt(3, off, "http"), 1), v1alpha1.ReasonCertificatesRollout, "1 of 3 members listen for clients"},
 		"clients without are fine": {Plan{Stage: on, Facts: facts}, peersOnly, listening(peersAt(3, on, "https"), 0), v1alpha1.ReasonTLSInUse, "Secret peer"},
 		"clients alone":            {Plan{Stage: off, Facts: facts}, clients, listening(peersAt(3, off, "http"), 3), v1alpha1.ReasonTLSInUse, "Secret peer"},
-		"a CA was replaced":        {Plan{Stage: on, Facts: certificates.Facts{Authorities: "new"}}, peersOnly, with(listening(peersAt(3, on, "https"), 0), func(s *cluster.Snapshot) { s.Ordinals[1].Pod.Authorities = "new" }), v1alpha1.ReasonTLSInUse, "2 of 3 members were started with other CAs"},
+		"a CA was replaced": {Plan{Stage: on, Facts: certificates.Facts{Authorities: "new"}}, peersOnly, with(listening(peersAt(3, on, "https"), 0), func(s *cluster.Snapshot) {
+			s.Ordinals[0].Pod.Authorities, s.Ordinals[1].Pod.Authorities = "old", "new"
+		}), v1alpha1.ReasonTLSInUse, "1 of 3 members were started with other CAs"},
+		"it was replaced with the certificates": {Plan{Stage: on, Facts: certificates.Facts{Authorities: "new"}}, both, with(listening(peersAt(3, on, "https"), 3), func(s *cluster.Snapshot) {
+			for i := range s.Ordinals {
+				s.Ordinals[i].Pod.Authorities = "old"
+				clustertest.Away(s, i, v1alpha1.ClassUnready, "")
+			}
+		}), v1alpha1.ReasonPeerTLSRollout, "0 of 3 members listen for peers with TLS and participate. 3 of 3 members were started with other CAs"},
 		"all, and what to look at": {Plan{Stage: on, Facts: facts, Managed: managedtls.Result{Remarks: []string{"Renewing."}}}, both, listening(peersAt(3, on, "https"), 3), v1alpha1.ReasonTLSInUse, "Secret peer, at 2001-09-09T01:46:40Z. Look. Renewing."},
 	} {
 		t.Run(name, func(t *testing.T) {
