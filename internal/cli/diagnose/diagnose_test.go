@@ -21,6 +21,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -410,6 +411,38 @@ func TestLinesAreDatedByTheMembersClock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// However long a log is, its newest lines count: a kubelet with a limit writes the oldest ones, and then ends.
+func TestTheNewestLinesOfALongLogCount(t *testing.T) {
+	g := NewWithT(t)
+	noise := []byte(strings.Repeat(`{"level":"warn","ts":"2026-11-24T12:00:00Z","msg":"apply request took too long"}`+"\n", 100_000))
+	kubelet := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		log := fmt.Appendf(slices.Clip(noise), `{"ts":%q,"msg":"failed to write","error":"no space left on device"}`+"\n", time.Now().Format(time.RFC3339Nano))
+		if limit, err := strconv.Atoi(r.URL.Query().Get("limitBytes")); err == nil {
+			log = log[:min(limit, len(log))]
+		}
+		_, _ = w.Write(log)
+	}))
+	defer kubelet.Close()
+	w := &gatherer{Options: Options{Logs: true}, cluster: &kube.Cluster{Config: &rest.Config{Host: kubelet.URL}}, clock: clock.RealClock{}, began: time.Now()}
+	got := w.readLogs(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "m-0", Namespace: "demo"}}, 0)
+	g.Expect(got).NotTo(BeNil(), "%v", w.in.Missing)
+	g.Expect(got.Lines).To(Equal(100_001))
+	g.Expect(got.NoSpace).To(Equal(1))
+}
+
+// A log that breaks off has not been read.
+func TestALogThatBreaksOff(t *testing.T) {
+	g := NewWithT(t)
+	kubelet := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte("a line\n"))
+	}))
+	defer kubelet.Close()
+	w := &gatherer{Options: Options{Logs: true}, cluster: &kube.Cluster{Config: &rest.Config{Host: kubelet.URL}}, clock: clock.RealClock{}, began: time.Now()}
+	g.Expect(w.readLogs(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "m-0", Namespace: "demo"}}, 0)).To(BeNil())
+	g.Expect(w.in.Missing).To(ConsistOf(And(HaveField("Signal", diagnose.SignalLogs), HaveField("Member", "m-0"))))
 }
 
 // A member that refuses our certificate, or whose certificate we refuse, is neither slow nor down: it was not asked.

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/diagnose"
@@ -62,7 +63,9 @@ func (c *etcds) measure(window time.Duration) judge.Input {
 		if again := c.members[i].again; !again.IsZero() {
 			m.Pod.Running = time.Since(again)
 		}
-		m.Logs = judge.ParseLogs(c.members[i].log.String(), began, time.Now())
+		var err error
+		m.Logs, err = judge.ParseLogs(strings.NewReader(c.members[i].log.String()), began, time.Now())
+		NewWithT(c.t).Expect(err).NotTo(HaveOccurred())
 		in.Members = append(in.Members, m)
 		in.Missing = append(in.Missing, got.Missing...)
 	}
