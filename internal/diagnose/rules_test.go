@@ -321,6 +321,16 @@ func rows() []row {
 		{"a backup of a fast member", fast().times(1, "etcd_disk_backend_snapshot_duration_seconds", 2, 1), []Cause{Backup}, Likely, false},
 		{"a backup and a defragmentation of no time, beside a slow disk", fast().slowSyncs(1).times(1, "etcd_disk_backend_snapshot_duration_seconds", 0.05, 1).
 			times(1, "etcd_disk_backend_defrag_duration_seconds", 0.05, 1), []Cause{SlowDisk, Defragmentation, Backup}, Sure, true},
+		{"a database that a leader sends to a follower is no backup", fast().slowSyncs(2).times(0, "etcd_disk_backend_snapshot_duration_seconds", 3, 1).
+			set(0, "etcd_network_snapshot_send_success", 0, 1), []Cause{SlowDisk}, Sure, true},
+		{"nor is one that did not arrive", fast().slowSyncs(2).times(0, "etcd_disk_backend_snapshot_duration_seconds", 3, 1).
+			set(0, "etcd_network_snapshot_send_failures", 0, 1), []Cause{SlowDisk}, Sure, true},
+		{"nor is one that the follower still writes", fast().slowSyncs(2).times(0, "etcd_disk_backend_snapshot_duration_seconds", 3, 1).
+			set(0, "etcd_network_snapshot_send_inflights_total", 0, 1), []Cause{SlowDisk}, Sure, true},
+		{"no client was sent a snapshot", fast().slowSyncs(2).times(0, "etcd_disk_backend_snapshot_duration_seconds", 3, 1).
+			set(0, "grpc_server_msg_sent_total", 7, 7), []Cause{SlowDisk}, Sure, true},
+		{"a backup beside a database that is sent to a follower", fast().slowSyncs(2).times(0, "etcd_disk_backend_snapshot_duration_seconds", 3, 2).
+			set(0, "etcd_network_snapshot_send_success", 0, 1), []Cause{Backup, SlowDisk}, Likely, true},
 		{"most of what slow members agree on are leases", func() *world {
 			w := fast().set(0, "etcd_debugging_lease_granted_total", 0, 30*300).set(0, "etcd_server_proposals_pending", 90, 90)
 			return status(w, 0, func(first, second *Status) { second.Committed = first.Committed + 10_000 }).wakeups(0, 0.03)
