@@ -61,9 +61,11 @@ func memberDown(s *state) result {
 	var r result
 	for _, m := range s.members {
 		switch {
+		case !m.votes():
+			// It joins, and a task says how that is going.
 		case s.isCutOff(m):
 			// It runs, and its peers do not reach it.
-		case s.Quorum != nil && !m.Serving && !m.Learner:
+		case s.Quorum != nil && s.Quorum.Voters > 0 && !m.Serving:
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "serves", Value: 0, Unit: yesOrNo, Source: "by its answers, or else by its readiness probe", proves: true})
 		case m.isSilent():
 			// The path is not the cause: the agent, in the same pod, answers.

@@ -67,7 +67,7 @@ func (s *state) healthy() string {
 	for _, m := range s.members {
 		if len(m.Linearizable) > 0 {
 			slowest, timed = max(slowest, m.linearizable(0.5)), true
-		} else if !m.hasMetrics() {
+		} else if !m.hasMetrics() && m.votes() {
 			unknown = append(unknown, m.Name)
 		}
 	}

@@ -145,7 +145,9 @@ const (
 type Member struct {
 	Name            string
 	Leader, Learner bool
-	Serving         bool
+	// NoVoter: its pod is that of no voter. It prepares to join, or is a learner.
+	NoVoter bool
+	Serving bool
 	// Reported: Serving is what the operator last wrote in the status of the Etcd.
 	Reported bool
 	Pod      *Pod

@@ -251,6 +251,16 @@ func rows() []row {
 			m.Serving, m.FailedReads, m.Linearizable = false, 4, nil
 			return w
 		}(), []Cause{PeerConnections}, Likely, true},
+		{"a learner that is listed and does not run yet", func() *world {
+			w := fast()
+			w.Quorum.Voters, w.Quorum.Serving = 2, 2
+			w.Members[2] = Member{Name: "m-2", NoVoter: true, FailedReads: 4}
+			for i := range 2 {
+				w.set(i, "etcd_network_active_peers", 1, 1)
+				w.Members[i].Second.Metrics["etcd_network_known_peers"] = []Series{{Labels: map[string]string{"Local": "a", "Remote": "b"}, Value: 1}, {Labels: map[string]string{"Local": "a", "Remote": "c"}, Value: 1}}
+			}
+			return w
+		}(), nil, "", false},
 		{"many watchers that are behind, on a busy node", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 50, 50).wakeups(0, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), []Cause{Watches, NodeCPU}, Likely, true},
 		{"large writes into memory take longer", fast().lateSyncs().wakeups(1, 0.03).times(1, "etcd_disk_wal_write_duration_seconds", 0.003, 100).set(1, "etcd_disk_wal_write_bytes_total", 0, 100<<20), []Cause{NodeCPU}, Hint, true},
 		{"one late round trip", fast().times(1, "etcd_network_peer_round_trip_time_seconds", 0.2, 2), nil, "", false},

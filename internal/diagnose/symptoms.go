@@ -29,7 +29,7 @@ func (s *state) findSymptoms() []Evidence {
 // slowReads returns the timed reads that are slow.
 func (r reading) slowReads() []Evidence {
 	var all []Evidence
-	if r.FailedReads > 0 {
+	if r.FailedReads > 0 && r.votes() {
 		all = append(all, Evidence{Member: r.Name, Signal: "reads without an answer in time", Value: float64(r.FailedReads)})
 	}
 	all = append(all, timed(r.Name, "linearizable reads", r.linearizable(0.5), r.linearizable(0.9))...)

@@ -31,6 +31,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose/diagnosetest"
@@ -139,6 +140,49 @@ func TestReported(t *testing.T) {
 	quorum, members = Reported(&v1alpha1.Etcd{})
 	g.Expect(quorum).To(BeNil())
 	g.Expect(members).To(BeEmpty())
+}
+
+// A pod whose member is not in the list yet, because it prepares, or is a learner, is no voter that is down.
+func TestPodsThatDoNotVoteYet(t *testing.T) {
+	g := NewWithT(t)
+	s := &cluster.Snapshot{
+		Cluster: cluster.Cluster{Reachable: true, Leader: 1, LeaderKnown: true, Voters: []cluster.Voter{{ID: 1, Name: "m-0", Serving: true}}},
+		Ordinals: []cluster.Ordinal{
+			{Name: "m-0", MemberID: 1, Answers: true, Serving: true, Role: v1alpha1.RoleLeader, Class: v1alpha1.ClassParticipating, Pod: &cluster.Pod{}},
+			{Name: "m-1", Role: v1alpha1.RoleUnknown, Class: v1alpha1.ClassStarting, Pod: &cluster.Pod{}},
+			{Name: "m-2", MemberID: 3, Role: v1alpha1.RoleUnknown, Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{}},
+		},
+	}
+	in := Known(s, nil, nil)
+	g.Expect(diagnose.Judge(in).Findings).To(BeEmpty(), "what status says")
+	in.Window, in.Members[0].Linearizable = time.Minute, slices.Repeat([]time.Duration{2 * time.Millisecond}, 20)
+	// A learner that does not answer yet, while its agent does.
+	in.Members[2].FailedReads, in.Members[2].AgentPings = 4, slices.Repeat([]time.Duration{time.Millisecond}, 20)
+	v := diagnose.Judge(in)
+	g.Expect(v.Findings).To(BeEmpty())
+	g.Expect(v.Headline).To(Equal("etcd answers in 2 ms: it is not etcd."))
+	s.Cluster.Voters = nil
+	in = Known(s, nil, nil)
+	g.Expect(diagnose.Judge(in).Findings).To(BeEmpty(), "without a list, it is not known who votes")
+	in.Members[2].FailedReads = 4
+	g.Expect(diagnose.Judge(in).Symptoms).NotTo(BeEmpty())
+	s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: 1, Serving: true}, cluster.Voter{ID: 3, Name: "m-2", Ordinal: 2})
+	v = diagnose.Judge(Known(s, nil, nil))
+	g.Expect(v.Findings[0].Cause).To(Equal(diagnose.NoQuorum))
+	g.Expect(v.Findings[1].Cause).To(Equal(diagnose.MemberDown))
+	g.Expect(v.Findings[1].Members).To(Equal([]string{"m-2"}))
+}
+
+// A pod has an address before its containers run, and no port-forward reaches it.
+func TestTargets(t *testing.T) {
+	g := NewWithT(t)
+	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending}}
+	w, o := &gatherer{pods: map[string]*corev1.Pod{"m-1": pod}}, cluster.Ordinal{Name: "m-1", Pod: &cluster.Pod{Endpoint: "https://10.0.0.1:2379"}}
+	g.Expect(w.isTarget(o)).To(BeFalse())
+	pod.Status.Phase = corev1.PodRunning
+	g.Expect(w.isTarget(o)).To(BeTrue())
+	g.Expect(w.isTarget(cluster.Ordinal{Name: "m-1", Pod: &cluster.Pod{}})).To(BeFalse())
+	g.Expect(w.isTarget(cluster.Ordinal{Name: "m-2", Pod: o.Pod})).To(BeFalse())
 }
 
 // fake is a member that answers.

@@ -129,11 +129,17 @@ func (g *gatherer) prepare(ctx context.Context) error {
 		g.readCluster(ctx)
 	}
 	for i, o := range g.snapshot.Ordinals {
-		if o.Pod != nil && o.Pod.Endpoint != "" && g.pods[o.Name] != nil {
+		if g.isTarget(o) {
 			g.targets = append(g.targets, g.target(ctx, i))
 		}
 	}
 	return nil
+}
+
+// isTarget reports whether there is a member to measure. There is no port-forward to a pod that does not run, such as one that prepares.
+func (g *gatherer) isTarget(o cluster.Ordinal) bool {
+	pod := g.pods[o.Name]
+	return o.Pod != nil && o.Pod.Endpoint != "" && pod != nil && pod.Status.Phase == corev1.PodRunning
 }
 
 func (g *gatherer) miss(signal diagnose.Signal, err error, remedy string) {
@@ -209,7 +215,7 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 		m := &g.in.Members[i]
 		ahead, _ := aheadOf(m.Name, measured)
 		if got := byName[m.Name]; got != nil {
-			got.Leader, got.Learner, got.Serving, got.Reported = m.Leader, m.Learner, m.Serving, m.Reported
+			got.Leader, got.Learner, got.NoVoter, got.Serving, got.Reported = m.Leader, m.Learner, m.NoVoter, m.Serving, m.Reported
 			*m = got.Member
 		}
 		if pod := g.pods[m.Name]; pod != nil {

@@ -29,7 +29,9 @@ func Known(s *cluster.Snapshot, alarms []etcdclient.Alarm, databases map[string]
 	in := diagnose.Input{Quorum: &diagnose.Quorum{Voters: len(s.Cluster.Voters), Serving: s.ServingVoters(), Size: s.Quorum(), LeaderKnown: s.Cluster.LeaderKnown}}
 	for i, o := range s.Ordinals {
 		m := diagnose.Member{Name: o.Name, Leader: o.Role == v1alpha1.RoleLeader, Learner: o.Role == v1alpha1.RoleLearner}
-		m.Serving = slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == i && v.Serving })
+		vote := slices.IndexFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == i })
+		// Without a list, anyone may be a voter.
+		m.NoVoter, m.Serving = vote < 0 && len(s.Cluster.Voters) > 0, vote >= 0 && s.Cluster.Voters[vote].Serving
 		if d, ok := databases[o.Name]; ok {
 			m.First.Metrics = diagnose.DatabaseMetrics(d.Size, d.InUse, d.Quota)
 			m.Second.Metrics = m.First.Metrics
