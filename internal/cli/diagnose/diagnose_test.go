@@ -185,6 +185,33 @@ func TestTargets(t *testing.T) {
 	g.Expect(w.isTarget(cluster.Ordinal{Name: "m-2", Pod: o.Pod})).To(BeFalse())
 }
 
+// What a kubelet measures of the volume of backups does not count for that of the data.
+func TestKubeletOfTheDataVolume(t *testing.T) {
+	g := NewWithT(t)
+	const free = "kubelet_volume_stats_available_bytes"
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/cadvisor") {
+			_, _ = fmt.Fprintf(w, "# TYPE %[1]s gauge\n%[1]s{namespace=\"demo\",persistentvolumeclaim=\"data-m-0\"} 10\n%[1]s{namespace=\"demo\",persistentvolumeclaim=\"backups\"} 99\n", free)
+		}
+	}))
+	defer node.Close()
+	claim := func(name string) corev1.VolumeSource {
+		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+	}
+	w := &gatherer{cluster: &kube.Cluster{Config: &rest.Config{Host: node.URL}}}
+	got, err := w.kubelet(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "m-0", Namespace: "demo"}, Spec: corev1.PodSpec{
+		NodeName: "node-1",
+		Volumes:  []corev1.Volume{{Name: "data", VolumeSource: claim("data-m-0")}, {Name: "store", VolumeSource: claim("backups")}},
+		Containers: []corev1.Container{
+			{Name: v1alpha1.ContainerEtcd, VolumeMounts: []corev1.VolumeMount{{Name: "config"}, {Name: "data"}}},
+			{Name: v1alpha1.ContainerBackupRestore, VolumeMounts: []corev1.VolumeMount{{Name: "data"}, {Name: "store"}}},
+		},
+	}})(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got[free]).To(HaveLen(1))
+	g.Expect(got[free][0].Value).To(Equal(10.0))
+}
+
 // fake is a member that answers.
 type fake struct {
 	etcdclient.Client

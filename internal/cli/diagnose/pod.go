@@ -105,15 +105,34 @@ func (g *gatherer) kubelet(pod *corev1.Pod) func(context.Context) (diagnose.Metr
 		if err != nil {
 			return nil, err
 		}
-		for _, volume := range pod.Spec.Volumes {
-			if claim := volume.PersistentVolumeClaim; claim != nil {
-				volumes, err := read(ctx, proxy, diagnose.ParseMetrics, map[string]string{"namespace": pod.Namespace, "persistentvolumeclaim": claim.ClaimName})
-				if err != nil {
-					return nil, err
-				}
-				maps.Copy(all, volumes)
+		if claim := dataClaim(pod); claim != "" {
+			volume, err := read(ctx, proxy, diagnose.ParseMetrics, map[string]string{"namespace": pod.Namespace, "persistentvolumeclaim": claim})
+			if err != nil {
+				return nil, err
 			}
+			maps.Copy(all, volume)
 		}
 		return all, nil
 	}
+}
+
+// dataClaim returns the claim that etcd has its data on; empty if there is none. The agent may have another one, of its backups.
+func dataClaim(pod *corev1.Pod) string {
+	claims := map[string]string{}
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			claims[v.Name] = v.PersistentVolumeClaim.ClaimName
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		if c.Name != v1alpha1.ContainerEtcd {
+			continue
+		}
+		for _, mount := range c.VolumeMounts {
+			if claim := claims[mount.Name]; claim != "" {
+				return claim
+			}
+		}
+	}
+	return ""
 }
