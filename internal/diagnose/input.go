@@ -99,8 +99,12 @@ type Alarm struct {
 	Member string
 }
 
-// Task is a running task of the Etcd.
-type Task struct{ Name, Type string }
+// Task is a task of the Etcd that ran in the measurement.
+type Task struct {
+	Name, Type string
+	// Ended: it no longer runs.
+	Ended bool
+}
 
 // Missing is a signal that could not be had.
 type Missing struct {

@@ -373,7 +373,7 @@ func rows() []row {
 		{"elections", status(fast().set(2, "etcd_server_leader_changes_seen_total", 1, 3), 2, func(_, second *Status) { second.Term = 4 }), []Cause{Elections}, Likely, true},
 		{"a handover by a task", func() *world {
 			w := status(fast().set(2, "etcd_server_leader_changes_seen_total", 1, 2), 2, func(_, second *Status) { second.Term = 3 })
-			w.Tasks = []Task{{"t", "QuorumAwareRollout"}}
+			w.Tasks = []Task{{Name: "t", Type: "QuorumAwareRollout"}}
 			return w
 		}(), nil, "", false},
 		{"a member that answers nothing, beside its agent", func() *world {
@@ -454,7 +454,7 @@ func rows() []row {
 		{"restarted in between", again(fast().slowSyncs(1)), []Cause{Restarts}, Sure, true},
 		{"restarted in between by a task", func() *world {
 			w := again(fast())
-			w.Tasks = []Task{{"t", "QuorumAwareRollout"}}
+			w.Tasks = []Task{{Name: "t", Type: "QuorumAwareRollout"}}
 			return w
 		}(), nil, "", true},
 		{"killed for its memory in between", func() *world {
@@ -765,9 +765,17 @@ func TestWhatWasNotSeenIsNotAcquitted(t *testing.T) {
 	m.Linearizable, m.Serializable, m.Second.Metrics = nil, nil, nil
 	g.Expect(Judge(w.Input).Headline).To(Equal("etcd answers in 2 ms where it could be measured. Nothing is known of the speed of m-1."))
 
+	w = fast()
+	w.Members[1].Second = Sample{}
+	v = Judge(w.Input)
+	g.Expect(v.Headline).To(Equal("etcd answers in 2 ms where it could be measured. At the end of the measurement, m-1 did not answer."))
+	g.Expect(v.Advice).To(ConsistOf(HaveField("Command", "kubectl etcdtask status etcd-main -n demo")))
+	w.Members = w.Members[1:2]
+	g.Expect(Judge(w.Input).Headline).To(Equal("etcd answers in 2 ms where it could be measured. At the end of the measurement, m-1 did not answer."))
+
 	w = fast().set(0, "etcd_server_proposals_pending", 90, 90)
 	g.Expect(Judge(w.Input).Advice).To(ConsistOf(HaveField("Command", "kubectl etcdtask diagnose etcd-main -n demo --for 2m --logs")))
-	w.Tasks = []Task{{"t", "QuorumAwareRollout"}}
+	w.Tasks = []Task{{Name: "t", Type: "QuorumAwareRollout"}}
 	g.Expect(Judge(w.Input).Advice).To(ConsistOf(HaveField("Command", "kubectl etcdtask describe t -n demo")))
 	g.Expect(Judge(fast().slowSyncs(1).Input).Advice).To(BeEmpty(), "the finding has its own")
 	v = Judge(again(fast()).Input)

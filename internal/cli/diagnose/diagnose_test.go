@@ -212,6 +212,51 @@ func TestKubeletOfTheDataVolume(t *testing.T) {
 	g.Expect(got[free][0].Value).To(Equal(10.0))
 }
 
+// A task that ran in a part of the measurement ran in it.
+func TestTasksOfTheMeasurement(t *testing.T) {
+	g := NewWithT(t)
+	at := func(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
+		task := clitest.Task(name, v1alpha1.QuorumAwareRollout, state, 60)
+		task.ResourceVersion, task.Spec.OwnerEtcdReference.Name = "", "main"
+		if state != v1alpha1.TaskStatePending {
+			task.Status.InitiatedAt = ptr.To(clitest.Ago(50))
+		}
+		return task
+	}
+	all := map[string]*v1alpha1.EtcdOperatorTask{}
+	build := fakeclient.NewClientBuilder().WithScheme(kube.Scheme()).WithIndex(&v1alpha1.EtcdOperatorTask{}, "spec.ownerEtcdReference.name", func(o client.Object) []string {
+		return []string{o.(*v1alpha1.EtcdOperatorTask).Spec.OwnerEtcdReference.Name}
+	})
+	for name, state := range map[string]v1alpha1.TaskState{
+		"begins": v1alpha1.TaskStatePending, "ends": v1alpha1.TaskStateInProgress, "before": v1alpha1.TaskStateSucceeded, "waits": v1alpha1.TaskStatePending,
+		"goes": v1alpha1.TaskStateInProgress, "refused": v1alpha1.TaskStatePending,
+	} {
+		all[name] = at(name, state)
+		build.WithObjects(all[name])
+	}
+	c := build.Build()
+	become := func(name string, state v1alpha1.TaskState) {
+		all[name].Status.State, all[name].Status.InitiatedAt = state, ptr.To(clitest.Ago(1))
+		g.Expect(c.Update(t.Context(), all[name])).To(Succeed())
+	}
+	in, err := Gather(t.Context(), &kube.Cluster{WithWatch: c, Config: &rest.Config{}, Namespace: "demo"}, clock.RealClock{},
+		&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main", Namespace: "demo"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}},
+		Options{Window: 10 * time.Millisecond, Progress: func(int) func() {
+			become("begins", v1alpha1.TaskStateInProgress)
+			become("ends", v1alpha1.TaskStateFailed)
+			become("refused", v1alpha1.TaskStateRejected)
+			g.Expect(c.Delete(t.Context(), all["goes"])).To(Succeed())
+			g.Expect(c.Create(t.Context(), at("short", v1alpha1.TaskStateSucceeded))).To(Succeed())
+			return func() {}
+		}})
+	g.Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, task := range in.Tasks {
+		names = append(names, task.Name)
+	}
+	g.Expect(names).To(ConsistOf("begins", "ends", "goes", "short"))
+}
+
 // fake is a member that answers.
 type fake struct {
 	etcdclient.Client

@@ -23,6 +23,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -77,7 +78,9 @@ type gatherer struct {
 	// began is when the measurement did.
 	began time.Time
 	// key is the operator's, if it was read.
-	key     ed25519.PrivateKey
+	key ed25519.PrivateKey
+	// ended are the tasks that had ended before the measurement.
+	ended   map[types.UID]bool
 	closers []func()
 }
 
@@ -155,12 +158,34 @@ func (g *gatherer) readTasks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	g.ended = map[types.UID]bool{}
 	for _, t := range tasks {
 		if t.Status.State == v1alpha1.TaskStateInProgress {
 			g.in.Tasks = append(g.in.Tasks, diagnose.Task{Name: t.Name, Type: string(t.Spec.Type)})
 		}
+		g.ended[t.UID] = t.Status.State.IsFinal()
 	}
 	return nil
+}
+
+// readTasksAgain adds the tasks that have begun in the measurement, and notes which have ended. It needs no clock: what is not the same
+// as before has happened since. If tasks cannot be read again, they are what they were.
+func (g *gatherer) readTasksAgain(ctx context.Context) {
+	tasks, err := g.cluster.Tasks(ctx, g.etcd.Name)
+	if err != nil {
+		return
+	}
+	running := map[string]bool{}
+	for _, t := range tasks {
+		running[t.Name] = t.Status.State == v1alpha1.TaskStateInProgress
+		ran := running[t.Name] || t.Status.InitiatedAt != nil && (t.Status.State == v1alpha1.TaskStateSucceeded || t.Status.State == v1alpha1.TaskStateFailed)
+		if ran && !g.ended[t.UID] && !slices.ContainsFunc(g.in.Tasks, func(known diagnose.Task) bool { return known.Name == t.Name }) {
+			g.in.Tasks = append(g.in.Tasks, diagnose.Task{Name: t.Name, Type: string(t.Spec.Type)})
+		}
+	}
+	for i := range g.in.Tasks {
+		g.in.Tasks[i].Ended = !running[g.in.Tasks[i].Name]
+	}
 }
 
 func (g *gatherer) readPods(ctx context.Context) error {
@@ -202,6 +227,7 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 		g.in.Missing = append(g.in.Missing, measured[i].Missing...)
 	}
 	g.readHotPrefixes(ctx)
+	g.readTasksAgain(ctx)
 	if g.pods != nil {
 		// A container may have ended in the measurement. If pods cannot be read again, they are what they were.
 		_ = g.readPods(ctx)
