@@ -39,7 +39,7 @@ func (in Input) Figures() []Figures {
 			f.Role = "leader"
 		case m.Learner:
 			f.Role = "learner"
-		case !m.Serving:
+		case !m.Serving || m.RoleUnknown:
 			f.Role = ""
 		}
 		if len(m.Linearizable) > 0 {

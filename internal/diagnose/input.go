@@ -151,7 +151,9 @@ type Member struct {
 	Leader, Learner bool
 	// NoVoter: its pod is that of no voter. It prepares to join, or is a learner.
 	NoVoter bool
-	Serving bool
+	// RoleUnknown: nothing says what its role is.
+	RoleUnknown bool
+	Serving     bool
 	// Reported: Serving is what the operator last wrote in the status of the Etcd.
 	Reported bool
 	Pod      *Pod

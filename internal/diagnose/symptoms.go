@@ -21,7 +21,7 @@ func (s *state) findSymptoms() []Evidence {
 		all = append(all, m.leaderChanges(s.handovers())...)
 	}
 	if s.Quorum != nil && s.Quorum.Serving < s.Quorum.Voters {
-		all = append(all, Evidence{Signal: "voters that serve", Value: float64(s.Quorum.Serving), Threshold: float64(s.Quorum.Voters), Source: "all voters"})
+		all = append(all, Evidence{Signal: "voters that serve", Value: float64(s.Quorum.Serving), Threshold: float64(s.Quorum.Voters), Source: s.Quorum.source("all voters")})
 	}
 	return all
 }

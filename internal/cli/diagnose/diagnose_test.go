@@ -127,16 +127,28 @@ func TestReported(t *testing.T) {
 	quorum, members := Reported(etcd)
 	g.Expect(quorum).To(Equal(&diagnose.Quorum{Voters: 3, Serving: 2, Size: 2, LeaderKnown: true, Reported: true}))
 	g.Expect(members).To(HaveLen(4))
-	g.Expect(members["main-2"]).To(Equal(diagnose.Member{Name: "main-2", Reported: true}))
+	g.Expect(members["main-2"]).To(Equal(diagnose.Member{Name: "main-2", Reported: true, RoleUnknown: true}))
 	in := diagnose.Input{Namespace: "demo", Etcd: "main", Quorum: quorum, Members: slices.SortedFunc(maps.Values(members), func(a, b diagnose.Member) int { return strings.Compare(a.Name, b.Name) })}
 	check(t, "reported", in)
+
+	// What the operator has seen at some time proves nothing about now.
+	for _, f := range diagnose.Judge(in).Findings {
+		g.Expect(f.Grade).To(Equal(diagnose.Hint))
+		for _, e := range f.Evidence {
+			g.Expect(e.Source).To(ContainSubstring("as the operator last reported"))
+		}
+	}
 
 	etcd.Status.Members[1].Status = v1alpha1.MemberNotReady
 	quorum, _ = Reported(etcd)
 	g.Expect(quorum).To(BeNil(), "a member that may still join does not vote")
 	etcd.Status.Conditions[0].Status = metav1.ConditionFalse
-	quorum, _ = Reported(etcd)
+	quorum, members = Reported(etcd)
 	g.Expect(quorum.Serving).To(Equal(1))
+	lost := diagnose.Judge(diagnose.Input{Quorum: quorum, Members: slices.Collect(maps.Values(members))}).Findings
+	g.Expect(lost[0].Cause).To(Equal(diagnose.NoQuorum))
+	g.Expect(lost[0].Grade).To(Equal(diagnose.Hint))
+	g.Expect(lost[0].Evidence[0].Source).To(ContainSubstring("as the operator last reported"))
 	quorum, members = Reported(&v1alpha1.Etcd{})
 	g.Expect(quorum).To(BeNil())
 	g.Expect(members).To(BeEmpty())
@@ -255,6 +267,25 @@ func TestTasksOfTheMeasurement(t *testing.T) {
 		names = append(names, task.Name)
 	}
 	g.Expect(names).To(ConsistOf("begins", "ends", "goes", "short"))
+}
+
+// Of a member of which only metrics are known, the role is not.
+func TestRolesThatAreNotKnown(t *testing.T) {
+	g := NewWithT(t)
+	w := &gatherer{etcd: &v1alpha1.Etcd{}, pods: map[string]*corev1.Pod{"m-0": {}, "m-1": {}}}
+	w.etcd.Status.Members = []v1alpha1.Member{{Name: "m-1", Role: v1alpha1.MemberRoleMember, Status: v1alpha1.MemberReady}}
+	w.addReported()
+	for i := range w.in.Members {
+		w.in.Members[i].First.Metrics = diagnose.DatabaseMetrics(1, 1, 1)
+		w.in.Members[i].Second.Metrics = w.in.Members[i].First.Metrics
+	}
+	g.Expect(w.in.Figures()).To(HaveExactElements(And(HaveField("Member", "m-0"), HaveField("Role", "")), And(HaveField("Member", "m-1"), HaveField("Role", "follower"))))
+
+	// A voter that does not answer, and that its probe vouches for.
+	silent := Known(&cluster.Snapshot{
+		Cluster: cluster.Cluster{Reachable: true, Voters: []cluster.Voter{{Ordinal: 0, Serving: true}}}, Ordinals: []cluster.Ordinal{{Name: "m-0", Role: v1alpha1.RoleUnknown}},
+	}, nil, map[string]etcdclient.Database{"m-0": {Size: 1}})
+	g.Expect(silent.Figures()).To(HaveExactElements(And(HaveField("Member", "m-0"), HaveField("Role", ""))))
 }
 
 // fake is a member that answers.

@@ -241,8 +241,9 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 		m := &g.in.Members[i]
 		ahead, _ := aheadOf(m.Name, measured)
 		if got := byName[m.Name]; got != nil {
-			got.Leader, got.Learner, got.NoVoter, got.Serving, got.Reported = m.Leader, m.Learner, m.NoVoter, m.Serving, m.Reported
-			*m = got.Member
+			of := got.Member
+			of.Leader, of.Learner, of.NoVoter, of.RoleUnknown, of.Serving, of.Reported = m.Leader, m.Learner, m.NoVoter, m.RoleUnknown, m.Serving, m.Reported
+			*m = of
 		}
 		if pod := g.pods[m.Name]; pod != nil {
 			m.Pod, m.Logs = podFacts(pod, now.Add(ahead)), g.readLogs(ctx, pod, ahead)
@@ -262,7 +263,7 @@ func (g *gatherer) addReported() {
 	g.in.Quorum = quorum
 	for name := range g.pods {
 		if _, known := members[name]; !known {
-			members[name] = diagnose.Member{Name: name, Serving: true}
+			members[name] = diagnose.Member{Name: name, Serving: true, RoleUnknown: true}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {
