@@ -86,8 +86,6 @@ type StoredPrefix struct {
 // Quorum is how many voters serve.
 type Quorum struct {
 	Voters, Serving, Size int
-	// LeaderKnown: a member that answers knows a leader.
-	LeaderKnown bool
 	// Reported: it is what the operator last wrote in the status of the Etcd. No member was asked.
 	Reported bool
 }

@@ -26,7 +26,7 @@ const window = 30 * time.Second
 type world struct{ Input }
 
 func fast() *world {
-	w := &world{Input{Namespace: "demo", Etcd: "etcd-main", Window: window, Quorum: &Quorum{Voters: 3, Serving: 3, Size: 2, LeaderKnown: true}}}
+	w := &world{Input{Namespace: "demo", Etcd: "etcd-main", Window: window, Quorum: &Quorum{Voters: 3, Serving: 3, Size: 2}}}
 	for i := range 3 {
 		m := Member{
 			Name: fmt.Sprintf("m-%d", i), Leader: i == 0, Serving: true, Pod: &Pod{Node: fmt.Sprintf("node-%d", i), Running: time.Hour, CPULimit: 1, MemLimit: 1 << 30},

@@ -26,7 +26,7 @@ func Known(s *cluster.Snapshot, alarms []etcdclient.Alarm, databases map[string]
 		}
 	}
 	s = s.Vouch(silent)
-	in := diagnose.Input{Quorum: &diagnose.Quorum{Voters: len(s.Cluster.Voters), Serving: s.ServingVoters(), Size: s.Quorum(), LeaderKnown: s.Cluster.LeaderKnown}}
+	in := diagnose.Input{Quorum: &diagnose.Quorum{Voters: len(s.Cluster.Voters), Serving: s.ServingVoters(), Size: s.Quorum()}}
 	for i, o := range s.Ordinals {
 		m := diagnose.Member{Name: o.Name, Leader: o.Role == v1alpha1.RoleLeader, Learner: o.Role == v1alpha1.RoleLearner, RoleUnknown: o.Role == v1alpha1.RoleUnknown}
 		vote := slices.IndexFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == i })
@@ -70,7 +70,6 @@ func Reported(etcd *v1alpha1.Etcd) (*diagnose.Quorum, map[string]diagnose.Member
 		if q.Voters++; m.Serving {
 			q.Serving++
 		}
-		q.LeaderKnown = q.LeaderKnown || m.Leader
 	}
 	q.Size = q.Voters/2 + 1
 	ready := etcd.Status.Conditions.Find(v1alpha1.ConditionReady)

@@ -42,7 +42,6 @@ func (c *etcds) measure(window time.Duration) judge.Input {
 		if s != nil && s.Leader != 0 || s == nil && m.ready() {
 			answers[m.name] = true
 			in.Quorum.Serving++
-			in.Quorum.LeaderKnown = true
 		}
 		targets = append(targets, t)
 	}
