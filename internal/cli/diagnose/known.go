@@ -30,7 +30,7 @@ func Known(s *cluster.Snapshot, alarms []etcdclient.Alarm, databases map[string]
 	for i, o := range s.Ordinals {
 		m := diagnose.Member{Name: o.Name, Leader: o.Role == v1alpha1.RoleLeader, Learner: o.Role == v1alpha1.RoleLearner, RoleUnknown: o.Role == v1alpha1.RoleUnknown}
 		vote := slices.IndexFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == i })
-		// Without a list, anyone may be a voter.
+		// Without a list, each pod may be that of a voter.
 		m.NoVoter, m.Serving = vote < 0 && len(s.Cluster.Voters) > 0, vote >= 0 && s.Cluster.Voters[vote].Serving
 		if d, ok := databases[o.Name]; ok {
 			m.First.Metrics = diagnose.DatabaseMetrics(d.Size, d.InUse, d.Quota)
