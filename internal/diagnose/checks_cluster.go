@@ -17,13 +17,24 @@ func (s *state) verb(verb string, flags ...string) string {
 // edit returns a command line that edits the Etcd.
 func (s *state) edit() string { return "kubectl edit etcd " + s.Etcd + " -n " + s.Namespace }
 
+// lastReported is the source of what the status of the Etcd says. However old that is, it proves nothing about now.
+const lastReported = "as the operator last reported"
+
+// source returns the source of a figure about the quorum.
+func (q *Quorum) source(of string) string {
+	if q.Reported {
+		return of + ", " + lastReported
+	}
+	return of
+}
+
 func noQuorum(s *state) result {
 	q := s.Quorum
 	if q == nil || q.Voters == 0 || q.Serving >= q.Size {
 		return result{}
 	}
 	return result{
-		evidence: []Evidence{{Signal: "voters that serve", Value: float64(q.Serving), Threshold: float64(q.Size), Source: fmt.Sprintf("quorum of %d voters", q.Voters), proves: true}},
+		evidence: []Evidence{{Signal: "voters that serve", Value: float64(q.Serving), Threshold: float64(q.Size), Source: q.source(fmt.Sprintf("quorum of %d voters", q.Voters)), proves: !q.Reported}},
 		advice: []Advice{
 			{"Restore the voters that do not serve; status says why each of them does not.", s.verb("status")},
 			{"Only if their data is lost for good, recover the cluster from one member or from a backup.", s.verb("recover")},
@@ -61,10 +72,18 @@ func memberDown(s *state) result {
 	var r result
 	for _, m := range s.members {
 		switch {
+		case !m.votes():
+			// It joins, and a task says how that is going.
+		case m.Reported && len(m.Linearizable) > 0:
+			// It serves by now.
 		case s.isCutOff(m):
 			// It runs, and its peers do not reach it.
-		case s.Quorum != nil && !m.Serving && !m.Learner:
-			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "serves", Value: 0, Unit: yesOrNo, Source: "by its answers, or else by its readiness probe", proves: true})
+		case s.Quorum != nil && s.Quorum.Voters > 0 && !m.Serving:
+			source := "by its answers, or else by its readiness probe"
+			if m.Reported {
+				source = lastReported
+			}
+			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "serves", Value: 0, Unit: yesOrNo, Source: source, proves: !m.Reported})
 		case m.isSilent():
 			// The path is not the cause: the agent, in the same pod, answers.
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "reads without an answer in time, and there was none to anything", Value: float64(m.FailedReads), Source: "the agent in the same pod answers", proves: true})

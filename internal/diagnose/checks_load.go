@@ -49,7 +49,7 @@ func largeRanges(s *state) result {
 	var r result
 	for _, m := range s.members {
 		var found []Evidence
-		if m.grew("etcd_disk_backend_snapshot_duration_seconds") == 0 {
+		if n, _ := m.snapshotsRead(); n == 0 {
 			// A snapshot would count among what was sent.
 			sent := m.sent()
 			found = m.above("sent to clients for ranges", sent/max(m.window.Seconds(), 1), sentThreshold, "B/s", ours)

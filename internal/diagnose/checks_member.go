@@ -31,11 +31,27 @@ func defragmentation(s *state) result {
 	return r.advise(Advice{"Wait until it is done: a member neither reads nor writes while it rewrites its database. Let the task defragment one member after the other, at a quiet time.", s.verb("defrag")})
 }
 
+// snapshotsRead returns how many snapshots of the database ended that clients read, and how long they took, in seconds. In the same
+// histogram, etcd counts those that a leader sends to a peer which is far behind.
+func (r reading) snapshotsRead() (n, seconds float64) {
+	if len(r.Second.Metrics["grpc_server_msg_sent_total"]) > 0 && r.snapshotSent() == 0 {
+		return 0, 0
+	}
+	took := r.distribution("etcd_disk_backend_snapshot_duration_seconds")
+	// A snapshot has been read before the peer has written it, and counts as sent.
+	sending, _ := r.now("etcd_network_snapshot_send_inflights_total")
+	toPeers := r.grew("etcd_network_snapshot_send_success") + r.grew("etcd_network_snapshot_send_failures") + sending
+	if n = took.count - toPeers; n <= 0 {
+		return 0, 0
+	}
+	return n, took.sum * n / took.count
+}
+
 func backup(s *state) result {
 	var r result
 	for _, m := range s.members {
-		if took := m.distribution("etcd_disk_backend_snapshot_duration_seconds"); took.count > 0 {
-			r.evidence = append(r.evidence, m.took("snapshots of the database", took.sum))
+		if n, seconds := m.snapshotsRead(); n > 0 {
+			r.evidence = append(r.evidence, m.took("snapshots of the database", seconds))
 		} else if sent := m.snapshotSent(); sent > 0 {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "sent of a snapshot that is being read", Value: sent, Unit: "B", proves: true})
 		}

@@ -62,6 +62,7 @@ func peerConnections(s *state) result {
 			continue
 		}
 		known, has := m.knownPeers()
+		known -= s.joining()
 		active, counted := m.now("etcd_network_active_peers")
 		if everyone := s.Quorum != nil && s.Quorum.Serving == s.Quorum.Voters; has && counted && everyone && active < known {
 			r.evidence = append(r.evidence, Evidence{Member: m.Name, Signal: "connected peers", Value: active, Threshold: known, Source: "peers that it knows"})
@@ -80,7 +81,17 @@ func peerConnections(s *state) result {
 // isCutOff reports whether a voter does not serve although it runs, and answers what takes no peers: the others have a quorum, and do
 // not reach it.
 func (s *state) isCutOff(r reading) bool {
-	return s.Quorum != nil && s.Quorum.Serving >= s.Quorum.Size && !r.Serving && !r.Learner && r.FailedReads > 0 && len(r.Linearizable) == 0 && len(r.Serializable) >= enoughForMedian
+	return s.Quorum != nil && s.Quorum.Serving >= s.Quorum.Size && !r.Serving && r.votes() && r.FailedReads > 0 && len(r.Linearizable) == 0 && len(r.Serializable) >= enoughForMedian
+}
+
+// joining returns how many members do not vote yet and do not answer: they may be listed before they run.
+func (s *state) joining() (n float64) {
+	for _, m := range s.members {
+		if m.NoVoter && m.Second.Status == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // knownPeers returns how many peers a member has in its list. The metric counts the member itself, too.

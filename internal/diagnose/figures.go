@@ -39,7 +39,7 @@ func (in Input) Figures() []Figures {
 			f.Role = "leader"
 		case m.Learner:
 			f.Role = "learner"
-		case !m.Serving:
+		case !m.Serving || m.RoleUnknown:
 			f.Role = ""
 		}
 		if len(m.Linearizable) > 0 {
@@ -98,7 +98,7 @@ func (in Input) Summary() string {
 		say = append(say, fmt.Sprintf("Alarm %s at %s.", a.Kind, a.Member))
 	}
 	for _, t := range in.Tasks {
-		say = append(say, fmt.Sprintf("Task %s (%s) is running.", t.Name, t.Type))
+		say = append(say, fmt.Sprintf("Task %s (%s) %s.", t.Name, t.Type, map[bool]string{false: "is running", true: "ended in the measurement"}[t.Ended]))
 	}
 	if len(in.Tasks) == 0 {
 		say = append(say, "No task is running.")

@@ -86,8 +86,6 @@ type StoredPrefix struct {
 // Quorum is how many voters serve.
 type Quorum struct {
 	Voters, Serving, Size int
-	// LeaderKnown: a member that answers knows a leader.
-	LeaderKnown bool
 	// Reported: it is what the operator last wrote in the status of the Etcd. No member was asked.
 	Reported bool
 }
@@ -99,8 +97,12 @@ type Alarm struct {
 	Member string
 }
 
-// Task is a running task of the Etcd.
-type Task struct{ Name, Type string }
+// Task is a task of the Etcd that ran in the measurement.
+type Task struct {
+	Name, Type string
+	// Ended: it no longer runs.
+	Ended bool
+}
 
 // Missing is a signal that could not be had.
 type Missing struct {
@@ -145,7 +147,11 @@ const (
 type Member struct {
 	Name            string
 	Leader, Learner bool
-	Serving         bool
+	// NoVoter: its pod is that of no voter. It prepares to join, or is a learner.
+	NoVoter bool
+	// RoleUnknown: nothing says what its role is.
+	RoleUnknown bool
+	Serving     bool
 	// Reported: Serving is what the operator last wrote in the status of the Etcd.
 	Reported bool
 	Pod      *Pod

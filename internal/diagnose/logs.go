@@ -5,7 +5,12 @@
 package diagnose
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,16 +76,33 @@ const (
 // justLogged is how old a line may be that says what is the case.
 const justLogged = 2 * time.Minute
 
-// ParseLogs counts the lines of etcd's log that say why it is slow, or was; it was measured since a time.
-func ParseLogs(text string, began, now time.Time) *Logs {
+// maxLine is how long a line may be to be judged, in bytes. In a part of one, what a key says could count.
+const maxLine = 4 << 20
+
+// ParseLogs counts the lines of etcd's log that say why it is slow, or was; it was measured since a time. It reads to the end, however
+// long the log is: the newest lines are the last.
+func ParseLogs(log io.Reader, began, now time.Time) (*Logs, error) {
 	l, from := &Logs{}, map[age]time.Time{recently: now.Add(-justLogged), measured: began}
-	for line := range strings.Lines(text) {
-		l.Lines++
-		if slices.ContainsFunc(counted, func(c countedLine) bool { return strings.Contains(line, c.text) }) {
-			l.count(line, from)
+	var line []byte
+	for lines := bufio.NewReaderSize(log, 64<<10); ; {
+		part, more, err := lines.ReadLine()
+		switch {
+		case errors.Is(err, io.EOF):
+			return l, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading the log: %w", err)
+		case len(line) <= maxLine:
+			line = append(line, part...)
 		}
+		if more {
+			continue
+		}
+		l.Lines++
+		if len(line) <= maxLine && slices.ContainsFunc(counted, func(c countedLine) bool { return bytes.Contains(line, []byte(c.text)) }) {
+			l.count(string(line), from)
+		}
+		line = line[:0]
 	}
-	return l
 }
 
 // logLine are the fields of a line that matter. The others may have keys, which tenants choose: what a key says does not count.

@@ -5,8 +5,12 @@
 package diagnose
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -26,22 +30,43 @@ not JSON: write /var/etcd/data/member/wal/1.wal: no space left on device
 
 func TestParseLogs(t *testing.T) {
 	g := NewWithT(t)
+	parse := func(text string, began, now time.Time) *Logs {
+		l, err := ParseLogs(strings.NewReader(text), began, now)
+		g.Expect(err).NotTo(HaveOccurred())
+		return l
+	}
 	noon := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
-	l := ParseLogs(log, noon, noon.Add(time.Minute))
+	l := parse(log, noon, noon.Add(time.Minute))
 	g.Expect(*l).To(Equal(Logs{
 		Lines: 9, SlowApply: 3, SlowRanges: 1, LargestAnswer: 168_000_000, SlowSyncs: 1, LeaderChanges: 1, NoSpace: 2, Rejected: 1,
 	}))
-	later := ParseLogs(log, noon.Add(4*time.Minute), noon.Add(5*time.Minute))
+	later := parse(log, noon.Add(4*time.Minute), noon.Add(5*time.Minute))
 	g.Expect(later.Rejected).To(BeZero(), "it is over")
 	g.Expect(later.NoSpace).To(Equal(1), "a panic has no time")
 	g.Expect(later.SlowSyncs).To(Equal(1), "it was slow")
 	g.Expect([]int64{int64(later.SlowApply), int64(later.SlowRanges), later.LargestAnswer}).To(Equal([]int64{0, 0, 0}), "a client that listed much some minutes ago slows nothing now")
-	next := ParseLogs(log, noon.Add(500*time.Millisecond), noon.Add(time.Minute))
+	next := parse(log, noon.Add(500*time.Millisecond), noon.Add(time.Minute))
 	g.Expect([]int{next.SlowApply, next.SlowRanges, next.Rejected}).To(Equal([]int{2, 0, 1}), "nor if it did just before the measurement")
 	g.Expect(fmt.Sprintf("%+v", *l)).NotTo(ContainSubstring("registry"), "keys are tenants' data")
 }
 
+// A line that is too long is not judged, and those that follow are; a log that breaks off says nothing.
+func TestLinesThatAreTooLong(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Now()
+	l, err := ParseLogs(strings.NewReader("slow fdatasync "+strings.Repeat("x", maxLine)+"\nslow fdatasync"), now, now)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(*l).To(Equal(Logs{Lines: 2, SlowSyncs: 1}))
+	l, err = ParseLogs(io.MultiReader(strings.NewReader(log), iotest.ErrReader(errors.New("broken"))), now, now)
+	g.Expect(err).To(MatchError(ContainSubstring("broken")))
+	g.Expect(l).To(BeNil())
+}
+
 func FuzzParseLogs(f *testing.F) {
 	f.Add(log)
-	f.Fuzz(func(_ *testing.T, text string) { ParseLogs(text, time.Now(), time.Now()) })
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := ParseLogs(strings.NewReader(text), time.Now(), time.Now()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -42,6 +42,9 @@ func startedAgain(first, second Metrics) bool {
 	return known && still && after > before+1
 }
 
+// votes reports whether a member is a voter, as far as is known. Another one may be down without a loss, and refuses clients.
+func (r reading) votes() bool { return !r.Learner && !r.NoVoter }
+
 func (r reading) comparable() bool { return r.hasMetrics() && r.window > 0 && !r.restarted() }
 
 // now returns a gauge at the end of the window.

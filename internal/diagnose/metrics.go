@@ -50,7 +50,7 @@ var families = []string{
 	"etcd_mvcc_range_total", "etcd_mvcc_txn_total",
 	"etcd_network_active_peers", "etcd_network_client_grpc_sent_bytes_total", "etcd_network_known_peers",
 	"etcd_network_peer_round_trip_time_seconds", "etcd_network_peer_sent_failures_total",
-	"etcd_network_snapshot_send_success",
+	"etcd_network_snapshot_send_failures", "etcd_network_snapshot_send_inflights_total", "etcd_network_snapshot_send_success",
 	"etcd_server_heartbeat_send_failures_total", "etcd_server_leader_changes_seen_total",
 	"etcd_server_proposals_pending", "etcd_server_quota_backend_bytes", "etcd_server_range_duration_seconds",
 	"etcdbr_snapshot_duration_seconds", "go_gc_duration_seconds", "grpc_server_handled_total", "grpc_server_msg_sent_total",

@@ -26,7 +26,7 @@ const window = 30 * time.Second
 type world struct{ Input }
 
 func fast() *world {
-	w := &world{Input{Namespace: "demo", Etcd: "etcd-main", Window: window, Quorum: &Quorum{Voters: 3, Serving: 3, Size: 2, LeaderKnown: true}}}
+	w := &world{Input{Namespace: "demo", Etcd: "etcd-main", Window: window, Quorum: &Quorum{Voters: 3, Serving: 3, Size: 2}}}
 	for i := range 3 {
 		m := Member{
 			Name: fmt.Sprintf("m-%d", i), Leader: i == 0, Serving: true, Pod: &Pod{Node: fmt.Sprintf("node-%d", i), Running: time.Hour, CPULimit: 1, MemLimit: 1 << 30},
@@ -251,6 +251,16 @@ func rows() []row {
 			m.Serving, m.FailedReads, m.Linearizable = false, 4, nil
 			return w
 		}(), []Cause{PeerConnections}, Likely, true},
+		{"a learner that is listed and does not run yet", func() *world {
+			w := fast()
+			w.Quorum.Voters, w.Quorum.Serving = 2, 2
+			w.Members[2] = Member{Name: "m-2", NoVoter: true, FailedReads: 4}
+			for i := range 2 {
+				w.set(i, "etcd_network_active_peers", 1, 1)
+				w.Members[i].Second.Metrics["etcd_network_known_peers"] = []Series{{Labels: map[string]string{"Local": "a", "Remote": "b"}, Value: 1}, {Labels: map[string]string{"Local": "a", "Remote": "c"}, Value: 1}}
+			}
+			return w
+		}(), nil, "", false},
 		{"many watchers that are behind, on a busy node", fast().set(0, "etcd_debugging_mvcc_slow_watcher_total", 50, 50).wakeups(0, 0.03).kubelet(nodeCores, 2).kubelet(nodeUsage, 58), []Cause{Watches, NodeCPU}, Likely, true},
 		{"large writes into memory take longer", fast().lateSyncs().wakeups(1, 0.03).times(1, "etcd_disk_wal_write_duration_seconds", 0.003, 100).set(1, "etcd_disk_wal_write_bytes_total", 0, 100<<20), []Cause{NodeCPU}, Hint, true},
 		{"one late round trip", fast().times(1, "etcd_network_peer_round_trip_time_seconds", 0.2, 2), nil, "", false},
@@ -321,6 +331,16 @@ func rows() []row {
 		{"a backup of a fast member", fast().times(1, "etcd_disk_backend_snapshot_duration_seconds", 2, 1), []Cause{Backup}, Likely, false},
 		{"a backup and a defragmentation of no time, beside a slow disk", fast().slowSyncs(1).times(1, "etcd_disk_backend_snapshot_duration_seconds", 0.05, 1).
 			times(1, "etcd_disk_backend_defrag_duration_seconds", 0.05, 1), []Cause{SlowDisk, Defragmentation, Backup}, Sure, true},
+		{"a database that a leader sends to a follower is no backup", fast().slowSyncs(2).times(0, "etcd_disk_backend_snapshot_duration_seconds", 3, 1).
+			set(0, "etcd_network_snapshot_send_success", 0, 1), []Cause{SlowDisk}, Sure, true},
+		{"nor is one that did not arrive", fast().slowSyncs(2).times(0, "etcd_disk_backend_snapshot_duration_seconds", 3, 1).
+			set(0, "etcd_network_snapshot_send_failures", 0, 1), []Cause{SlowDisk}, Sure, true},
+		{"nor is one that the follower still writes", fast().slowSyncs(2).times(0, "etcd_disk_backend_snapshot_duration_seconds", 3, 1).
+			set(0, "etcd_network_snapshot_send_inflights_total", 0, 1), []Cause{SlowDisk}, Sure, true},
+		{"no client was sent a snapshot", fast().slowSyncs(2).times(0, "etcd_disk_backend_snapshot_duration_seconds", 3, 1).
+			set(0, "grpc_server_msg_sent_total", 7, 7), []Cause{SlowDisk}, Sure, true},
+		{"a backup beside a database that is sent to a follower", fast().slowSyncs(2).times(0, "etcd_disk_backend_snapshot_duration_seconds", 3, 2).
+			set(0, "etcd_network_snapshot_send_success", 0, 1), []Cause{Backup, SlowDisk}, Likely, true},
 		{"most of what slow members agree on are leases", func() *world {
 			w := fast().set(0, "etcd_debugging_lease_granted_total", 0, 30*300).set(0, "etcd_server_proposals_pending", 90, 90)
 			return status(w, 0, func(first, second *Status) { second.Committed = first.Committed + 10_000 }).wakeups(0, 0.03)
@@ -353,7 +373,7 @@ func rows() []row {
 		{"elections", status(fast().set(2, "etcd_server_leader_changes_seen_total", 1, 3), 2, func(_, second *Status) { second.Term = 4 }), []Cause{Elections}, Likely, true},
 		{"a handover by a task", func() *world {
 			w := status(fast().set(2, "etcd_server_leader_changes_seen_total", 1, 2), 2, func(_, second *Status) { second.Term = 3 })
-			w.Tasks = []Task{{"t", "QuorumAwareRollout"}}
+			w.Tasks = []Task{{Name: "t", Type: "QuorumAwareRollout"}}
 			return w
 		}(), nil, "", false},
 		{"a member that answers nothing, beside its agent", func() *world {
@@ -434,7 +454,7 @@ func rows() []row {
 		{"restarted in between", again(fast().slowSyncs(1)), []Cause{Restarts}, Sure, true},
 		{"restarted in between by a task", func() *world {
 			w := again(fast())
-			w.Tasks = []Task{{"t", "QuorumAwareRollout"}}
+			w.Tasks = []Task{{Name: "t", Type: "QuorumAwareRollout"}}
 			return w
 		}(), nil, "", true},
 		{"killed for its memory in between", func() *world {
@@ -745,9 +765,17 @@ func TestWhatWasNotSeenIsNotAcquitted(t *testing.T) {
 	m.Linearizable, m.Serializable, m.Second.Metrics = nil, nil, nil
 	g.Expect(Judge(w.Input).Headline).To(Equal("etcd answers in 2 ms where it could be measured. Nothing is known of the speed of m-1."))
 
+	w = fast()
+	w.Members[1].Second = Sample{}
+	v = Judge(w.Input)
+	g.Expect(v.Headline).To(Equal("etcd answers in 2 ms where it could be measured. At the end of the measurement, m-1 did not answer."))
+	g.Expect(v.Advice).To(ConsistOf(HaveField("Command", "kubectl etcdtask status etcd-main -n demo")))
+	w.Members = w.Members[1:2]
+	g.Expect(Judge(w.Input).Headline).To(Equal("etcd answers in 2 ms where it could be measured. At the end of the measurement, m-1 did not answer."))
+
 	w = fast().set(0, "etcd_server_proposals_pending", 90, 90)
 	g.Expect(Judge(w.Input).Advice).To(ConsistOf(HaveField("Command", "kubectl etcdtask diagnose etcd-main -n demo --for 2m --logs")))
-	w.Tasks = []Task{{"t", "QuorumAwareRollout"}}
+	w.Tasks = []Task{{Name: "t", Type: "QuorumAwareRollout"}}
 	g.Expect(Judge(w.Input).Advice).To(ConsistOf(HaveField("Command", "kubectl etcdtask describe t -n demo")))
 	g.Expect(Judge(fast().slowSyncs(1).Input).Advice).To(BeEmpty(), "the finding has its own")
 	v = Judge(again(fast()).Input)

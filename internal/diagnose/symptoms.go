@@ -21,7 +21,7 @@ func (s *state) findSymptoms() []Evidence {
 		all = append(all, m.leaderChanges(s.handovers())...)
 	}
 	if s.Quorum != nil && s.Quorum.Serving < s.Quorum.Voters {
-		all = append(all, Evidence{Signal: "voters that serve", Value: float64(s.Quorum.Serving), Threshold: float64(s.Quorum.Voters), Source: "all voters"})
+		all = append(all, Evidence{Signal: "voters that serve", Value: float64(s.Quorum.Serving), Threshold: float64(s.Quorum.Voters), Source: s.Quorum.source("all voters")})
 	}
 	return all
 }
@@ -29,7 +29,7 @@ func (s *state) findSymptoms() []Evidence {
 // slowReads returns the timed reads that are slow.
 func (r reading) slowReads() []Evidence {
 	var all []Evidence
-	if r.FailedReads > 0 {
+	if r.FailedReads > 0 && r.votes() {
 		all = append(all, Evidence{Member: r.Name, Signal: "reads without an answer in time", Value: float64(r.FailedReads)})
 	}
 	all = append(all, timed(r.Name, "linearizable reads", r.linearizable(0.5), r.linearizable(0.9))...)

@@ -21,6 +21,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,6 +31,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/hotprefix"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose"
 	"github.com/etcd-foreman/etcd-foreman/internal/diagnose/diagnosetest"
@@ -123,21 +125,167 @@ func TestReported(t *testing.T) {
 	g.Expect(quorum).To(BeNil(), "the operator has not said that there is one")
 	etcd.Status.Conditions = v1alpha1.Conditions{{Condition: metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}}
 	quorum, members := Reported(etcd)
-	g.Expect(quorum).To(Equal(&diagnose.Quorum{Voters: 3, Serving: 2, Size: 2, LeaderKnown: true, Reported: true}))
+	g.Expect(quorum).To(Equal(&diagnose.Quorum{Voters: 3, Serving: 2, Size: 2, Reported: true}))
 	g.Expect(members).To(HaveLen(4))
-	g.Expect(members["main-2"]).To(Equal(diagnose.Member{Name: "main-2", Reported: true}))
+	g.Expect(members["main-2"]).To(Equal(diagnose.Member{Name: "main-2", Reported: true, RoleUnknown: true}))
 	in := diagnose.Input{Namespace: "demo", Etcd: "main", Quorum: quorum, Members: slices.SortedFunc(maps.Values(members), func(a, b diagnose.Member) int { return strings.Compare(a.Name, b.Name) })}
 	check(t, "reported", in)
+
+	// What the operator has seen at some time proves nothing about now.
+	for _, f := range diagnose.Judge(in).Findings {
+		g.Expect(f.Grade).To(Equal(diagnose.Hint))
+		for _, e := range f.Evidence {
+			g.Expect(e.Source).To(ContainSubstring("as the operator last reported"))
+		}
+	}
 
 	etcd.Status.Members[1].Status = v1alpha1.MemberNotReady
 	quorum, _ = Reported(etcd)
 	g.Expect(quorum).To(BeNil(), "a member that may still join does not vote")
 	etcd.Status.Conditions[0].Status = metav1.ConditionFalse
-	quorum, _ = Reported(etcd)
+	quorum, members = Reported(etcd)
 	g.Expect(quorum.Serving).To(Equal(1))
+	lost := diagnose.Judge(diagnose.Input{Quorum: quorum, Members: slices.Collect(maps.Values(members))}).Findings
+	g.Expect(lost[0].Cause).To(Equal(diagnose.NoQuorum))
+	g.Expect(lost[0].Grade).To(Equal(diagnose.Hint))
+	g.Expect(lost[0].Evidence[0].Source).To(ContainSubstring("as the operator last reported"))
 	quorum, members = Reported(&v1alpha1.Etcd{})
 	g.Expect(quorum).To(BeNil())
 	g.Expect(members).To(BeEmpty())
+}
+
+// A pod whose member is not in the list yet, because it prepares, or is a learner, is no voter that is down.
+func TestPodsThatDoNotVoteYet(t *testing.T) {
+	g := NewWithT(t)
+	s := &cluster.Snapshot{
+		Cluster: cluster.Cluster{Reachable: true, Leader: 1, LeaderKnown: true, Voters: []cluster.Voter{{ID: 1, Name: "m-0", Serving: true}}},
+		Ordinals: []cluster.Ordinal{
+			{Name: "m-0", MemberID: 1, Answers: true, Serving: true, Role: v1alpha1.RoleLeader, Class: v1alpha1.ClassParticipating, Pod: &cluster.Pod{}},
+			{Name: "m-1", Role: v1alpha1.RoleUnknown, Class: v1alpha1.ClassStarting, Pod: &cluster.Pod{}},
+			{Name: "m-2", MemberID: 3, Role: v1alpha1.RoleUnknown, Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{}},
+		},
+	}
+	in := Known(s, nil, nil)
+	g.Expect(diagnose.Judge(in).Findings).To(BeEmpty(), "what status says")
+	in.Window, in.Members[0].Linearizable = time.Minute, slices.Repeat([]time.Duration{2 * time.Millisecond}, 20)
+	// A learner that does not answer yet, while its agent does.
+	in.Members[2].FailedReads, in.Members[2].AgentPings = 4, slices.Repeat([]time.Duration{time.Millisecond}, 20)
+	v := diagnose.Judge(in)
+	g.Expect(v.Findings).To(BeEmpty())
+	g.Expect(v.Headline).To(Equal("etcd answers in 2 ms: it is not etcd."))
+	s.Cluster.Voters = nil
+	in = Known(s, nil, nil)
+	g.Expect(diagnose.Judge(in).Findings).To(BeEmpty(), "without a list, it is not known who votes")
+	in.Members[2].FailedReads = 4
+	g.Expect(diagnose.Judge(in).Symptoms).NotTo(BeEmpty())
+	s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: 1, Serving: true}, cluster.Voter{ID: 3, Name: "m-2", Ordinal: 2})
+	v = diagnose.Judge(Known(s, nil, nil))
+	g.Expect(v.Findings[0].Cause).To(Equal(diagnose.NoQuorum))
+	g.Expect(v.Findings[1].Cause).To(Equal(diagnose.MemberDown))
+	g.Expect(v.Findings[1].Members).To(Equal([]string{"m-2"}))
+}
+
+// A pod has an address before its containers run, and no port-forward reaches it.
+func TestTargets(t *testing.T) {
+	g := NewWithT(t)
+	pod := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending}}
+	w, o := &gatherer{pods: map[string]*corev1.Pod{"m-1": pod}}, cluster.Ordinal{Name: "m-1", Pod: &cluster.Pod{Endpoint: "https://10.0.0.1:2379"}}
+	g.Expect(w.isTarget(o)).To(BeFalse())
+	pod.Status.Phase = corev1.PodRunning
+	g.Expect(w.isTarget(o)).To(BeTrue())
+	g.Expect(w.isTarget(cluster.Ordinal{Name: "m-1", Pod: &cluster.Pod{}})).To(BeFalse())
+	g.Expect(w.isTarget(cluster.Ordinal{Name: "m-2", Pod: o.Pod})).To(BeFalse())
+}
+
+// What a kubelet measures of the volume of backups does not count for that of the data.
+func TestKubeletOfTheDataVolume(t *testing.T) {
+	g := NewWithT(t)
+	const free = "kubelet_volume_stats_available_bytes"
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/cadvisor") {
+			_, _ = fmt.Fprintf(w, "# TYPE %[1]s gauge\n%[1]s{namespace=\"demo\",persistentvolumeclaim=\"data-m-0\"} 10\n%[1]s{namespace=\"demo\",persistentvolumeclaim=\"backups\"} 99\n", free)
+		}
+	}))
+	defer node.Close()
+	claim := func(name string) corev1.VolumeSource {
+		return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+	}
+	w := &gatherer{cluster: &kube.Cluster{Config: &rest.Config{Host: node.URL}}}
+	got, err := w.kubelet(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "m-0", Namespace: "demo"}, Spec: corev1.PodSpec{
+		NodeName: "node-1",
+		Volumes:  []corev1.Volume{{Name: "data", VolumeSource: claim("data-m-0")}, {Name: "store", VolumeSource: claim("backups")}},
+		Containers: []corev1.Container{
+			{Name: v1alpha1.ContainerEtcd, VolumeMounts: []corev1.VolumeMount{{Name: "config"}, {Name: "data"}}},
+			{Name: v1alpha1.ContainerBackupRestore, VolumeMounts: []corev1.VolumeMount{{Name: "data"}, {Name: "store"}}},
+		},
+	}})(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got[free]).To(HaveLen(1))
+	g.Expect(got[free][0].Value).To(Equal(10.0))
+}
+
+// A task that ran in a part of the measurement ran in it.
+func TestTasksOfTheMeasurement(t *testing.T) {
+	g := NewWithT(t)
+	at := func(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
+		task := clitest.Task(name, v1alpha1.QuorumAwareRollout, state, 60)
+		task.ResourceVersion, task.Spec.OwnerEtcdReference.Name = "", "main"
+		if state != v1alpha1.TaskStatePending {
+			task.Status.InitiatedAt = ptr.To(clitest.Ago(50))
+		}
+		return task
+	}
+	all := map[string]*v1alpha1.EtcdOperatorTask{}
+	build := fakeclient.NewClientBuilder().WithScheme(kube.Scheme()).WithIndex(&v1alpha1.EtcdOperatorTask{}, "spec.ownerEtcdReference.name", func(o client.Object) []string {
+		return []string{o.(*v1alpha1.EtcdOperatorTask).Spec.OwnerEtcdReference.Name}
+	})
+	for name, state := range map[string]v1alpha1.TaskState{
+		"begins": v1alpha1.TaskStatePending, "ends": v1alpha1.TaskStateInProgress, "before": v1alpha1.TaskStateSucceeded, "waits": v1alpha1.TaskStatePending,
+		"goes": v1alpha1.TaskStateInProgress, "refused": v1alpha1.TaskStatePending,
+	} {
+		all[name] = at(name, state)
+		build.WithObjects(all[name])
+	}
+	c := build.Build()
+	become := func(name string, state v1alpha1.TaskState) {
+		all[name].Status.State, all[name].Status.InitiatedAt = state, ptr.To(clitest.Ago(1))
+		g.Expect(c.Update(t.Context(), all[name])).To(Succeed())
+	}
+	in, err := Gather(t.Context(), &kube.Cluster{WithWatch: c, Config: &rest.Config{}, Namespace: "demo"}, clock.RealClock{},
+		&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main", Namespace: "demo"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}},
+		Options{Window: 10 * time.Millisecond, Progress: func(int) func() {
+			become("begins", v1alpha1.TaskStateInProgress)
+			become("ends", v1alpha1.TaskStateFailed)
+			become("refused", v1alpha1.TaskStateRejected)
+			g.Expect(c.Delete(t.Context(), all["goes"])).To(Succeed())
+			g.Expect(c.Create(t.Context(), at("short", v1alpha1.TaskStateSucceeded))).To(Succeed())
+			return func() {}
+		}})
+	g.Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, task := range in.Tasks {
+		names = append(names, task.Name)
+	}
+	g.Expect(names).To(ConsistOf("begins", "ends", "goes", "short"))
+}
+
+// Of a member of which only metrics are known, the role is not.
+func TestRolesThatAreNotKnown(t *testing.T) {
+	g := NewWithT(t)
+	w := &gatherer{etcd: &v1alpha1.Etcd{}, pods: map[string]*corev1.Pod{"m-0": {}, "m-1": {}}}
+	w.etcd.Status.Members = []v1alpha1.Member{{Name: "m-1", Role: v1alpha1.MemberRoleMember, Status: v1alpha1.MemberReady}}
+	w.addReported()
+	for i := range w.in.Members {
+		w.in.Members[i].First.Metrics = diagnose.DatabaseMetrics(1, 1, 1)
+		w.in.Members[i].Second.Metrics = w.in.Members[i].First.Metrics
+	}
+	g.Expect(w.in.Figures()).To(HaveExactElements(And(HaveField("Member", "m-0"), HaveField("Role", "")), And(HaveField("Member", "m-1"), HaveField("Role", "follower"))))
+
+	// A voter that does not answer, and that its probe vouches for.
+	silent := Known(&cluster.Snapshot{
+		Cluster: cluster.Cluster{Reachable: true, Voters: []cluster.Voter{{Ordinal: 0, Serving: true}}}, Ordinals: []cluster.Ordinal{{Name: "m-0", Role: v1alpha1.RoleUnknown}},
+	}, nil, map[string]etcdclient.Database{"m-0": {Size: 1}})
+	g.Expect(silent.Figures()).To(HaveExactElements(And(HaveField("Member", "m-0"), HaveField("Role", ""))))
 }
 
 // fake is a member that answers.
@@ -410,6 +558,38 @@ func TestLinesAreDatedByTheMembersClock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// However long a log is, its newest lines count: a kubelet with a limit writes the oldest ones, and then ends.
+func TestTheNewestLinesOfALongLogCount(t *testing.T) {
+	g := NewWithT(t)
+	noise := []byte(strings.Repeat(`{"level":"warn","ts":"2026-11-24T12:00:00Z","msg":"apply request took too long"}`+"\n", 100_000))
+	kubelet := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		log := fmt.Appendf(slices.Clip(noise), `{"ts":%q,"msg":"failed to write","error":"no space left on device"}`+"\n", time.Now().Format(time.RFC3339Nano))
+		if limit, err := strconv.Atoi(r.URL.Query().Get("limitBytes")); err == nil {
+			log = log[:min(limit, len(log))]
+		}
+		_, _ = w.Write(log)
+	}))
+	defer kubelet.Close()
+	w := &gatherer{Options: Options{Logs: true}, cluster: &kube.Cluster{Config: &rest.Config{Host: kubelet.URL}}, clock: clock.RealClock{}, began: time.Now()}
+	got := w.readLogs(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "m-0", Namespace: "demo"}}, 0)
+	g.Expect(got).NotTo(BeNil(), "%v", w.in.Missing)
+	g.Expect(got.Lines).To(Equal(100_001))
+	g.Expect(got.NoSpace).To(Equal(1))
+}
+
+// A log that breaks off has not been read.
+func TestALogThatBreaksOff(t *testing.T) {
+	g := NewWithT(t)
+	kubelet := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte("a line\n"))
+	}))
+	defer kubelet.Close()
+	w := &gatherer{Options: Options{Logs: true}, cluster: &kube.Cluster{Config: &rest.Config{Host: kubelet.URL}}, clock: clock.RealClock{}, began: time.Now()}
+	g.Expect(w.readLogs(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "m-0", Namespace: "demo"}}, 0)).To(BeNil())
+	g.Expect(w.in.Missing).To(ConsistOf(And(HaveField("Signal", diagnose.SignalLogs), HaveField("Member", "m-0"))))
 }
 
 // A member that refuses our certificate, or whose certificate we refuse, is neither slow nor down: it was not asked.

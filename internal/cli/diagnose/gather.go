@@ -23,6 +23,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -77,7 +78,9 @@ type gatherer struct {
 	// began is when the measurement did.
 	began time.Time
 	// key is the operator's, if it was read.
-	key     ed25519.PrivateKey
+	key ed25519.PrivateKey
+	// ended are the tasks that had ended before the measurement.
+	ended   map[types.UID]bool
 	closers []func()
 }
 
@@ -129,11 +132,17 @@ func (g *gatherer) prepare(ctx context.Context) error {
 		g.readCluster(ctx)
 	}
 	for i, o := range g.snapshot.Ordinals {
-		if o.Pod != nil && o.Pod.Endpoint != "" && g.pods[o.Name] != nil {
+		if g.isTarget(o) {
 			g.targets = append(g.targets, g.target(ctx, i))
 		}
 	}
 	return nil
+}
+
+// isTarget reports whether there is a member to measure. There is no port-forward to a pod that does not run, such as one that prepares.
+func (g *gatherer) isTarget(o cluster.Ordinal) bool {
+	pod := g.pods[o.Name]
+	return o.Pod != nil && o.Pod.Endpoint != "" && pod != nil && pod.Status.Phase == corev1.PodRunning
 }
 
 func (g *gatherer) miss(signal diagnose.Signal, err error, remedy string) {
@@ -149,12 +158,34 @@ func (g *gatherer) readTasks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	g.ended = map[types.UID]bool{}
 	for _, t := range tasks {
 		if t.Status.State == v1alpha1.TaskStateInProgress {
 			g.in.Tasks = append(g.in.Tasks, diagnose.Task{Name: t.Name, Type: string(t.Spec.Type)})
 		}
+		g.ended[t.UID] = t.Status.State.IsFinal()
 	}
 	return nil
+}
+
+// readTasksAgain adds the tasks that have begun in the measurement, and notes which have ended. It needs no clock: what is not the same
+// as before has happened since. If tasks cannot be read again, they are what they were.
+func (g *gatherer) readTasksAgain(ctx context.Context) {
+	tasks, err := g.cluster.Tasks(ctx, g.etcd.Name)
+	if err != nil {
+		return
+	}
+	running := map[string]bool{}
+	for _, t := range tasks {
+		running[t.Name] = t.Status.State == v1alpha1.TaskStateInProgress
+		ran := running[t.Name] || t.Status.InitiatedAt != nil && (t.Status.State == v1alpha1.TaskStateSucceeded || t.Status.State == v1alpha1.TaskStateFailed)
+		if ran && !g.ended[t.UID] && !slices.ContainsFunc(g.in.Tasks, func(known diagnose.Task) bool { return known.Name == t.Name }) {
+			g.in.Tasks = append(g.in.Tasks, diagnose.Task{Name: t.Name, Type: string(t.Spec.Type)})
+		}
+	}
+	for i := range g.in.Tasks {
+		g.in.Tasks[i].Ended = !running[g.in.Tasks[i].Name]
+	}
 }
 
 func (g *gatherer) readPods(ctx context.Context) error {
@@ -196,6 +227,7 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 		g.in.Missing = append(g.in.Missing, measured[i].Missing...)
 	}
 	g.readHotPrefixes(ctx)
+	g.readTasksAgain(ctx)
 	if g.pods != nil {
 		// A container may have ended in the measurement. If pods cannot be read again, they are what they were.
 		_ = g.readPods(ctx)
@@ -209,8 +241,9 @@ func (g *gatherer) measure(ctx context.Context) diagnose.Input {
 		m := &g.in.Members[i]
 		ahead, _ := aheadOf(m.Name, measured)
 		if got := byName[m.Name]; got != nil {
-			got.Leader, got.Learner, got.Serving, got.Reported = m.Leader, m.Learner, m.Serving, m.Reported
-			*m = got.Member
+			of := got.Member
+			of.Leader, of.Learner, of.NoVoter, of.RoleUnknown, of.Serving, of.Reported = m.Leader, m.Learner, m.NoVoter, m.RoleUnknown, m.Serving, m.Reported
+			*m = of
 		}
 		if pod := g.pods[m.Name]; pod != nil {
 			m.Pod, m.Logs = podFacts(pod, now.Add(ahead)), g.readLogs(ctx, pod, ahead)
@@ -230,7 +263,7 @@ func (g *gatherer) addReported() {
 	g.in.Quorum = quorum
 	for name := range g.pods {
 		if _, known := members[name]; !known {
-			members[name] = diagnose.Member{Name: name, Serving: true}
+			members[name] = diagnose.Member{Name: name, Serving: true, RoleUnknown: true}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(members)) {

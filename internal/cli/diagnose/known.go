@@ -26,10 +26,12 @@ func Known(s *cluster.Snapshot, alarms []etcdclient.Alarm, databases map[string]
 		}
 	}
 	s = s.Vouch(silent)
-	in := diagnose.Input{Quorum: &diagnose.Quorum{Voters: len(s.Cluster.Voters), Serving: s.ServingVoters(), Size: s.Quorum(), LeaderKnown: s.Cluster.LeaderKnown}}
+	in := diagnose.Input{Quorum: &diagnose.Quorum{Voters: len(s.Cluster.Voters), Serving: s.ServingVoters(), Size: s.Quorum()}}
 	for i, o := range s.Ordinals {
-		m := diagnose.Member{Name: o.Name, Leader: o.Role == v1alpha1.RoleLeader, Learner: o.Role == v1alpha1.RoleLearner}
-		m.Serving = slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == i && v.Serving })
+		m := diagnose.Member{Name: o.Name, Leader: o.Role == v1alpha1.RoleLeader, Learner: o.Role == v1alpha1.RoleLearner, RoleUnknown: o.Role == v1alpha1.RoleUnknown}
+		vote := slices.IndexFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == i })
+		// Without a list, each pod may be that of a voter.
+		m.NoVoter, m.Serving = vote < 0 && len(s.Cluster.Voters) > 0, vote >= 0 && s.Cluster.Voters[vote].Serving
 		if d, ok := databases[o.Name]; ok {
 			m.First.Metrics = diagnose.DatabaseMetrics(d.Size, d.InUse, d.Quota)
 			m.Second.Metrics = m.First.Metrics
@@ -57,8 +59,10 @@ func Reported(etcd *v1alpha1.Etcd) (*diagnose.Quorum, map[string]diagnose.Member
 	q, all := &diagnose.Quorum{Reported: true}, map[string]diagnose.Member{}
 	for _, said := range etcd.Status.Members {
 		// A member that is Unknown has a readiness probe that vouches for it.
-		m := diagnose.Member{Leader: said.Role == v1alpha1.MemberRoleLeader, Learner: said.Role == v1alpha1.MemberRoleLearner, Serving: said.Status != v1alpha1.MemberNotReady, Reported: true}
-		m.Name = strings.TrimPrefix(said.Name, etcd.MemberName(""))
+		m := diagnose.Member{
+			Name: strings.TrimPrefix(said.Name, etcd.MemberName("")), Leader: said.Role == v1alpha1.MemberRoleLeader, Learner: said.Role == v1alpha1.MemberRoleLearner,
+			RoleUnknown: said.Role == "", Serving: said.Status != v1alpha1.MemberNotReady, Reported: true,
+		}
 		all[m.Name] = m
 		if m.Learner {
 			continue
@@ -66,7 +70,6 @@ func Reported(etcd *v1alpha1.Etcd) (*diagnose.Quorum, map[string]diagnose.Member
 		if q.Voters++; m.Serving {
 			q.Serving++
 		}
-		q.LeaderKnown = q.LeaderKnown || m.Leader
 	}
 	q.Size = q.Voters/2 + 1
 	ready := etcd.Status.Conditions.Find(v1alpha1.ConditionReady)

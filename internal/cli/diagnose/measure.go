@@ -44,7 +44,7 @@ type Target struct {
 	Etcd etcdclient.Client
 	// Kubelet reads what the kubelet measures about the pod; nil if that is not asked for.
 	Kubelet func(ctx context.Context) (diagnose.Metrics, error)
-	// Lost returns why the way to the member ended in the meantime; nil if it did not. It may be nil.
+	// Lost returns why the way to the member ended in the meantime, or why there was none; nil if there was one. It may be nil.
 	Lost func() error
 }
 
@@ -113,7 +113,7 @@ func (m *measurement) excuse() {
 		return
 	}
 	if err := m.Lost(); err != nil {
-		m.missing(diagnose.SignalReads, fmt.Errorf("%d reads had no answer, since the port-forward ended: %w", m.out.FailedReads, err), "measure again")
+		m.missing(diagnose.SignalReads, fmt.Errorf("%d reads had no answer, since the port-forward failed: %w", m.out.FailedReads, err), "measure again")
 		m.out.FailedReads = 0
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"time"
@@ -21,9 +20,8 @@ import (
 )
 
 const (
-	// logsSince is how far back logs are read, and maxLog how much of the log of a container, in bytes.
+	// logsSince is how far back logs are read.
 	logsSince = 15 * time.Minute
-	maxLog    = 4 << 20
 	// maxKubelet bounds what a kubelet says of all containers of its node, in bytes.
 	maxKubelet = 128 << 20
 )
@@ -66,28 +64,25 @@ func (g *gatherer) readLogs(ctx context.Context, pod *corev1.Pod, ahead time.Dur
 	if !g.Logs {
 		return nil
 	}
-	raw, err := g.log(ctx, pod)
+	counted, err := g.count(ctx, pod, ahead)
 	if err != nil {
 		g.missOf(diagnose.SignalLogs, pod.Name, err, "the right to get pods/log in the namespace, as the ClusterRole view has it")
-		return nil
 	}
-	return diagnose.ParseLogs(string(raw), g.began.Add(ahead), g.clock.Now().Add(ahead))
+	return counted
 }
 
-func (g *gatherer) log(ctx context.Context, pod *corev1.Pod) ([]byte, error) {
+// count counts while it reads, to the end. It sets no limit: with one, a kubelet writes the oldest lines and then ends.
+func (g *gatherer) count(ctx context.Context, pod *corev1.Pod, ahead time.Duration) (*diagnose.Logs, error) {
 	read, err := g.cluster.Logs()
 	if err != nil {
 		return nil, err
 	}
-	stream, err := read(ctx, client.ObjectKeyFromObject(pod), &corev1.PodLogOptions{
-		Container: v1alpha1.ContainerEtcd, SinceSeconds: ptr.To(int64(logsSince.Seconds())), LimitBytes: ptr.To(int64(maxLog)),
-	})
+	stream, err := read(ctx, client.ObjectKeyFromObject(pod), &corev1.PodLogOptions{Container: v1alpha1.ContainerEtcd, SinceSeconds: ptr.To(int64(logsSince.Seconds()))})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = stream.Close() }()
-	// The API server respects the limit; a proxy in between may not.
-	return io.ReadAll(io.LimitReader(stream, maxLog))
+	return diagnose.ParseLogs(stream, g.began.Add(ahead), g.clock.Now().Add(ahead))
 }
 
 // kubelet returns a function that reads what the kubelet measures about a pod; nil if it is on no node.
@@ -110,15 +105,34 @@ func (g *gatherer) kubelet(pod *corev1.Pod) func(context.Context) (diagnose.Metr
 		if err != nil {
 			return nil, err
 		}
-		for _, volume := range pod.Spec.Volumes {
-			if claim := volume.PersistentVolumeClaim; claim != nil {
-				volumes, err := read(ctx, proxy, diagnose.ParseMetrics, map[string]string{"namespace": pod.Namespace, "persistentvolumeclaim": claim.ClaimName})
-				if err != nil {
-					return nil, err
-				}
-				maps.Copy(all, volumes)
+		if claim := dataClaim(pod); claim != "" {
+			volume, err := read(ctx, proxy, diagnose.ParseMetrics, map[string]string{"namespace": pod.Namespace, "persistentvolumeclaim": claim})
+			if err != nil {
+				return nil, err
 			}
+			maps.Copy(all, volume)
 		}
 		return all, nil
 	}
+}
+
+// dataClaim returns the claim that etcd has its data on; empty if there is none. The agent may have another one, of its backups.
+func dataClaim(pod *corev1.Pod) string {
+	claims := map[string]string{}
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			claims[v.Name] = v.PersistentVolumeClaim.ClaimName
+		}
+	}
+	for _, c := range pod.Spec.Containers {
+		if c.Name != v1alpha1.ContainerEtcd {
+			continue
+		}
+		for _, mount := range c.VolumeMounts {
+			if claim := claims[mount.Name]; claim != "" {
+				return claim
+			}
+		}
+	}
+	return ""
 }

@@ -183,7 +183,7 @@ func figures(in diagnose.Input) *text.Table {
 		{Name: "ROUND TRIP", Rank: 2}, {Name: "WRITES/S", Rank: 3}, {Name: "CPU", Rank: 4},
 	}}
 	for _, f := range in.Figures() {
-		t.Add(f.Member, f.Role, text.OrDash(f.Linearizable), text.OrDash(f.Serializable), text.OrDash(f.Fsync), text.OrDash(f.Commit), text.OrDash(f.RoundTrip), text.OrDash(f.Writes), text.OrDash(f.CPU))
+		t.Add(f.Member, text.OrDash(f.Role), text.OrDash(f.Linearizable), text.OrDash(f.Serializable), text.OrDash(f.Fsync), text.OrDash(f.Commit), text.OrDash(f.RoundTrip), text.OrDash(f.Writes), text.OrDash(f.CPU))
 	}
 	return t
 }

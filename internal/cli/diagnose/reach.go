@@ -49,7 +49,7 @@ func (g *gatherer) target(ctx context.Context, ordinal int) Target {
 	return t
 }
 
-// lost returns why the way to a member has ended in the meantime; nil if it has not, or if that to the agent in the same pod has not: then
+// lost returns why the way to a member has ended in the meantime, or why there was none; nil if it has not, or if that to the agent in the same pod has not: then
 // etcd has closed its port.
 func (g *gatherer) lost(endpoint string, t Target) error {
 	at := func(from string) error {

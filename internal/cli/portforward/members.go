@@ -127,8 +127,11 @@ func (m *Members) Alarms(ctx context.Context, s *cluster.Snapshot) ([]etcdclient
 	return nil, kube.Failure("no member serves")
 }
 
-// Lost returns why a port-forward to an address has ended that had worked; nil if none has. It may have been opened again.
-func (m *Members) Lost(address string) error { return m.through.whyLost(address) }
+// Lost returns why requests to an address did not reach it: a port-forward has ended that had worked, and may have been opened again, or
+// there is none; nil if neither is so.
+func (m *Members) Lost(address string) error {
+	return cmp.Or(m.through.whyLost(address), m.through.whyNone(address))
+}
 
 // Connect connects to a port of a member, by the address of its pod.
 func (m *Members) Connect(ctx context.Context, address string) (net.Conn, error) {

@@ -89,18 +89,41 @@ func (t *tunnels) failure() error {
 	defer t.mu.Unlock()
 	var last error
 	for _, tunnel := range t.byAddress {
-		select {
-		case <-tunnel.ready:
-			if tunnel.err == nil {
-				return nil
-			}
-			last = tunnel.err
-		default:
-			last = errors.New("the port-forward takes too long")
+		if last = tunnel.opened(); last == nil {
+			return nil
 		}
 	}
 	return last
 }
+
+// opened returns why a tunnel could not be opened; nil if it was.
+func (t *tunnel) opened() error {
+	select {
+	case <-t.ready:
+		return t.err
+	default:
+		return errors.New("the port-forward takes too long")
+	}
+}
+
+// whyNone returns why there is no tunnel to an address that was asked for; nil if there is one.
+func (t *tunnels) whyNone(address string) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("reading the address %s: %w", address, err)
+	}
+	if _, ok := t.pods[host]; !ok {
+		return noPod(address)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if tunnel := t.byAddress[address]; tunnel != nil {
+		return tunnel.opened()
+	}
+	return nil
+}
+
+func noPod(address string) error { return fmt.Errorf("%s is the address of no member pod", address) }
 
 func (t *tunnels) close() {
 	t.mu.Lock()
@@ -120,7 +143,7 @@ func (t *tunnels) to(address string) (*tunnel, error) {
 	}
 	pod, ok := t.pods[host]
 	if !ok {
-		return nil, fmt.Errorf("%s is the address of no member pod", address)
+		return nil, noPod(address)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -168,4 +168,8 @@ func TestTunnelsThatNeverWorked(t *testing.T) {
 	g.Expect(k.dialed()).To(Equal(1))
 	g.Expect(through.whyLost(at)).To(Succeed())
 	g.Expect(through.failure()).To(HaveOccurred())
+	members := &Members{through: through}
+	g.Expect(members.Lost(at)).To(MatchError(ContainSubstring("the API server does not answer")), "no request to this member has left")
+	g.Expect(members.Lost("10.0.0.9:2379")).To(MatchError(ContainSubstring("no member pod")))
+	g.Expect(members.Lost("10.0.0.1:8080")).To(Succeed(), "it was not asked for")
 }

@@ -7,6 +7,7 @@ package report
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -206,18 +208,47 @@ func (c *collector) logsOf(ctx context.Context, folder string, pod *corev1.Pod) 
 	}
 }
 
+// log adds the end of a log. It sets no limit for the kubelet, which would write the oldest of the lines and then end.
 func (c *collector) log(ctx context.Context, name string, pod client.ObjectKey, container string, previous bool) {
-	lines, limit := int64(maxLines), int64(maxLog)
-	stream, err := c.logs(ctx, pod, &corev1.PodLogOptions{Container: container, Previous: previous, Timestamps: true, TailLines: &lines, LimitBytes: &limit})
+	lines := int64(maxLines)
+	stream, err := c.logs(ctx, pod, &corev1.PodLogOptions{Container: container, Previous: previous, Timestamps: true, TailLines: &lines})
 	if err != nil {
 		c.note(name, err)
 		return
 	}
 	defer func() { _ = stream.Close() }()
-	// The API server respects the limit; a proxy in between may not.
-	raw, err := io.ReadAll(io.LimitReader(stream, maxLog))
+	raw, cut, err := tail(stream, maxLog)
 	if err != nil {
 		c.note(name, err)
 	}
+	if cut > 0 {
+		c.missing = append(c.missing, fmt.Sprintf("%s: only the newest %s are in this report, of %s", name, text.Size(maxLog), text.Size(cut+int64(len(raw)))))
+	}
 	c.add(name, []byte(scrub(string(raw))))
+}
+
+// tail reads to the end, and returns the whole lines among the last bytes, limit at most, and how many bytes came before those.
+func tail(r io.Reader, limit int) (last []byte, cut int64, err error) {
+	buffer := make([]byte, 0, 2*limit)
+	for err == nil {
+		var n int
+		n, err = r.Read(buffer[len(buffer):cap(buffer)])
+		if buffer = buffer[:len(buffer)+n]; len(buffer) == cap(buffer) {
+			cut += int64(len(buffer) - limit)
+			buffer = append(buffer[:0], buffer[len(buffer)-limit:]...)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	last = buffer[max(len(buffer)-limit, 0):]
+	if cut += int64(len(buffer) - len(last)); cut > 0 {
+		// The first line may lack its beginning, by which a secret is recognized.
+		whole := last[len(last):]
+		if end := bytes.IndexByte(last, '\n'); end >= 0 {
+			whole = last[end+1:]
+		}
+		cut, last = cut+int64(len(last)-len(whole)), whole
+	}
+	return last, cut, err
 }

@@ -27,6 +27,8 @@ const secretName = `(?:pass(?:word|wd|phrase)|secret|token|credential|authorizat
 var patterns = []*regexp.Regexp{
 	// A key in PEM, also with escaped line ends or without its end.
 	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----|[A-Za-z0-9+/=\s\\]*)`),
+	// The end of such a key, in a log that begins in the middle of one.
+	regexp.MustCompile(`()(?:(?:\S+Z )?[A-Za-z0-9+/=]+\s*\n)*(?:\S+Z )?-----END [A-Z ]*PRIVATE KEY-----`),
 	// The user information of a URL.
 	regexp.MustCompile(`(://)[^/@\s"']+(@)`),
 	// The credentials of an Authorization header, wherever they are.

@@ -97,13 +97,24 @@ func world() []client.Object {
 	}
 }
 
+// readLogs returns a log as a kubelet does: it begins with the last lines that are asked for, and ends after the limit, if there is one.
 func readLogs(_ context.Context, _ client.ObjectKey, options *corev1.PodLogOptions) (io.ReadCloser, error) {
 	if options.Previous {
 		return nil, errors.New("previous terminated container not found")
 	}
-	lines := fmt.Sprintf("{\"msg\":\"started\",\"password\":\"%[1]s\"}\npassword: '%[1]s x'\nerr=\"{\\\"secretKey\\\":\\\"%[1]s\\\"}\"\nAKIA%[2]s\nauthorization: Basic %[3]s\n%[4]s\nkept\n",
+	noise := strings.Repeat(strings.Repeat("x", 511)+"\n", 2*maxLines)
+	secrets := fmt.Sprintf("{\"msg\":\"started\",\"password\":\"%[1]s\"}\npassword: '%[1]s x'\nerr=\"{\\\"secretKey\\\":\\\"%[1]s\\\"}\"\nAKIA%[2]s\nauthorization: Basic %[3]s\n%[4]s\nkept\n",
 		planted, strings.ToUpper(planted), base64.StdEncoding.EncodeToString([]byte(planted)), pem)
-	return io.NopCloser(strings.NewReader(lines + strings.Repeat("x", maxLog))), nil
+	lines := strings.SplitAfter(noise+secrets+"the last line\n", "\n")
+	lines = lines[:len(lines)-1]
+	if n := options.TailLines; n != nil && int64(len(lines)) > *n {
+		lines = lines[int64(len(lines))-*n:]
+	}
+	log := strings.Join(lines, "")
+	if n := options.LimitBytes; n != nil && int64(len(log)) > *n {
+		log = log[:*n]
+	}
+	return io.NopCloser(strings.NewReader(log)), nil
 }
 
 // collected returns the files of a report by their names, as they are in the archive, and all that is in it.
@@ -183,8 +194,11 @@ func TestNoSecretIsInAReport(t *testing.T) {
 		"tasks/a.yaml":                         {"restart: true", "name: kept"},
 		"events.yaml":                          {"name: one"},
 		"controllerrevisions/etcd-main-1.yaml": {"name: X", "value: REDACTED"},
-		"logs/etcd-main-0-etcd-foreman.log":    {"\nkept\n", "started"},
-		"missing.txt":                          {"logs/etcd-main-0-etcd-foreman.previous.log: previous terminated container not found"},
+		"logs/etcd-main-0-etcd-foreman.log":    {"\nkept\n", "started", "\nthe last line\n"},
+		"missing.txt": {
+			"logs/etcd-main-0-etcd-foreman.previous.log: previous terminated container not found",
+			"logs/etcd-main-0-etcd-foreman.log: only the newest 2.0MiB are in this report",
+		},
 	} {
 		for _, s := range has {
 			if !strings.Contains(files[name], s) {
@@ -195,7 +209,7 @@ func TestNoSecretIsInAReport(t *testing.T) {
 	if strings.Contains(files["events.yaml"], "name: two") {
 		t.Error("an event of a foreign object is in the report")
 	}
-	if n := len(files["logs/etcd-main-0-etcd-foreman.log"]); n > maxLog {
+	if n := len(files["logs/etcd-main-0-etcd-foreman.log"]); n > maxLog || n < maxLog-2*512 {
 		t.Errorf("the log has %d bytes", n)
 	}
 }
@@ -222,6 +236,15 @@ func TestAReportWithoutRights(t *testing.T) {
 	for _, part := range []string{"etcd.yaml", "statefulset.yaml", "pods", "events.yaml", "controllerrevisions", "operator"} {
 		if !strings.Contains(files["missing.txt"], part+": ") {
 			t.Errorf("%s is not named:\n%s", part, files["missing.txt"])
+		}
+	}
+}
+
+// A log may begin in the middle of a private key.
+func TestTheEndOfAKeyIsNotInAReport(t *testing.T) {
+	for _, s := range []string{planted + "\n-----END EC PRIVATE KEY-----\nkept\n", "2026-11-29T12:00:00.000000000Z " + planted + "==\n2026-11-29T12:00:00.000000000Z -----END EC PRIVATE KEY-----\nkept\n"} {
+		if got := scrub("before\n" + s); strings.Contains(got, planted) || !strings.Contains(got, "kept\n") {
+			t.Errorf("%q", got)
 		}
 	}
 }

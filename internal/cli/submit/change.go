@@ -17,6 +17,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -139,14 +141,43 @@ func suspend(to bool) func(context.Context, client.Client, *v1alpha1.EtcdOperato
 	}
 }
 
-// remove deletes the task that was read, and no later one of the same name. One that has had members start from other data is not aborted by
-// that, and what they had goes with it.
+// maxRemovals is how often a task is read again that has changed before it could be deleted.
+const maxRemovals = 10
+
+// remove deletes the task as it was read, and no later one of the same name. If it has changed, it is checked again: the operator may just
+// have recorded what the cluster starts from.
 func remove(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask) error {
-	if t.SetsAside() {
+	uid := t.UID
+	for range maxRemovals {
+		if err := removable(t, uid); err != nil {
+			return err
+		}
+		err := c.Delete(ctx, t, client.Preconditions{UID: &t.UID, ResourceVersion: &t.ResourceVersion})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		now := &v1alpha1.EtcdOperatorTask{}
+		if err := c.Get(ctx, client.ObjectKeyFromObject(t), now); err != nil {
+			return fmt.Errorf("reading it again: %w", err)
+		}
+		t = now
+	}
+	return kube.Failure("it changes all the time: try again")
+}
+
+// removable returns why a task cannot be aborted; nil if it can. One that has had members start from other data is not aborted by its
+// deletion, and what they had goes with it.
+func removable(t *v1alpha1.EtcdOperatorTask, uid types.UID) error {
+	switch {
+	case t.UID != uid:
+		return kube.Failure("it was deleted, and another one has its name")
+	case t.Status.State.IsFinal():
+		return kube.Failure("%s", watch.Ended(t))
+	case t.SetsAside():
 		return kube.Failure("it has chosen what the cluster starts from: deleting the task does not stop that, and lets members remove the data that they have set aside. "+
 			"%s. To delete it nevertheless, run: kubectl delete etcdtask %s -n %s", wayBack(t), t.Name, t.Namespace)
 	}
-	return c.Delete(ctx, t, client.Preconditions{UID: &t.UID})
+	return nil
 }
 
 // wayBack returns how to go back to what members have set aside for a task.

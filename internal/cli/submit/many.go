@@ -15,7 +15,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -189,29 +188,25 @@ func (c *command) showAll(tasks []*v1alpha1.EtcdOperatorTask) error {
 
 // waitForAll waits for all tasks, which run at the same time, and returns an error that names those that did not succeed.
 func (c *command) waitForAll(ctx context.Context, cluster *kube.Cluster, tasks []*v1alpha1.EtcdOperatorTask) error {
-	ctx, cancel := c.wait.Context(ctx)
-	defer cancel()
-	each := watch.WaitFlags{Wait: true}
+	ends, stopped := c.wait.UntilAllEnd(ctx, c.Kube, cluster, tasks)
 	var failed []string
-	for _, task := range tasks {
-		last, err := each.UntilEnd(ctx, c.Kube, cluster, task)
-		switch {
-		case ctx.Err() != nil:
-			return err
-		case err != nil:
-			text.Print(c.ErrOut, kube.Sentence(err))
-			failed = append(failed, task.Namespace+"/"+task.Name)
-			continue
-		case last.Status.State != v1alpha1.TaskStateSucceeded:
-			failed = append(failed, task.Namespace+"/"+task.Name)
+	for i, end := range ends {
+		if end.Err != nil || end.Last.Status.State != v1alpha1.TaskStateSucceeded {
+			failed = append(failed, tasks[i].Namespace+"/"+tasks[i].Name)
 		}
-		if !c.printsAtOnce() {
-			if err := c.show(last); err != nil {
+		switch {
+		case end.Err != nil && stopped == nil:
+			text.Print(c.ErrOut, kube.Sentence(end.Err))
+		case end.Err == nil && !c.printsAtOnce():
+			if err := c.show(end.Last); err != nil {
 				return err
 			}
 		}
 	}
-	if len(failed) > 0 {
+	switch {
+	case stopped != nil:
+		return stopped
+	case len(failed) > 0:
 		return kube.Failure("%d of %d tasks have not succeeded: %s", len(failed), len(tasks), strings.Join(failed, ", "))
 	}
 	return nil

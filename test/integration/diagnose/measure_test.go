@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/diagnose"
@@ -41,7 +42,6 @@ func (c *etcds) measure(window time.Duration) judge.Input {
 		if s != nil && s.Leader != 0 || s == nil && m.ready() {
 			answers[m.name] = true
 			in.Quorum.Serving++
-			in.Quorum.LeaderKnown = true
 		}
 		targets = append(targets, t)
 	}
@@ -62,7 +62,9 @@ func (c *etcds) measure(window time.Duration) judge.Input {
 		if again := c.members[i].again; !again.IsZero() {
 			m.Pod.Running = time.Since(again)
 		}
-		m.Logs = judge.ParseLogs(c.members[i].log.String(), began, time.Now())
+		var err error
+		m.Logs, err = judge.ParseLogs(strings.NewReader(c.members[i].log.String()), began, time.Now())
+		NewWithT(c.t).Expect(err).NotTo(HaveOccurred())
 		in.Members = append(in.Members, m)
 		in.Missing = append(in.Missing, got.Missing...)
 	}
