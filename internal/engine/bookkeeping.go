@@ -166,11 +166,12 @@ func (b *bookkeeping) pause(t *v1alpha1.EtcdOperatorTask, now time.Time, next fu
 	return r.pause.wait
 }
 
-// resume resets the back-off of a task once it has ended.
+// resume resets the back-off of a task that has gone without a failure for as long as it last waited, and for detailInterval at least. A
+// request in the background fails after the reconcile that started it has succeeded: that alone proves nothing.
 func (b *bookkeeping) resume(t *v1alpha1.EtcdOperatorTask, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r := b.of(t); !r.pause.until.After(now) {
+	if r := b.of(t); !r.pause.until.Add(max(r.pause.wait, detailInterval)).After(now) {
 		r.pause = pause{}
 	}
 }

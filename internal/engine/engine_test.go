@@ -276,7 +276,48 @@ func TestBackOffIsRememberedWithoutWrites(t *testing.T) {
 	e.Expect(e.state("a")).To(Equal(running))
 }
 
-// One that succeeds in between is tried again as soon as any other.
+// A request in the background fails after the reconcile that started it has succeeded, which does not shorten the waits between its
+// failures.
+func TestBackOffOfARequestInTheBackground(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	e := newEngine(t, s)
+	asked, fails := false, errors.New("the store is away")
+	e.execute = func() tasks.Verdict {
+		v := step()
+		v.Step.RecheckAfter = time.Second
+		return v
+	}
+	e.onExecute = func() error {
+		if asked = !asked; asked {
+			return nil
+		}
+		return fails
+	}
+	var waits []time.Duration
+	for passed := time.Duration(0); passed < 10*time.Minute; {
+		again := e.look()
+		if e.told(); !asked {
+			waits = append(waits, again)
+		}
+		e.pass(again)
+		passed += again
+	}
+	e.Expect(waits[:6]).To(Equal([]time.Duration{firstPause, 2 * firstPause, 4 * firstPause, 8 * firstPause, 16 * firstPause, 32 * firstPause}))
+	e.Expect(waits[len(waits)-1]).To(Equal(maxPause))
+	e.Expect(len(e.performed)).To(BeNumerically("<", 30))
+
+	e.onExecute = nil
+	for passed := time.Duration(0); passed <= maxPause; passed += time.Second {
+		e.look()
+		e.pass(time.Second)
+		e.told()
+	}
+	e.onExecute = func() error { return fails }
+	e.Expect(e.look()).To(Equal(firstPause), "it has gone without a failure for as long as it waited")
+}
+
+// One that succeeds in between, for a while, is tried again as soon as any other.
 func TestBackOffEndsWithASuccess(t *testing.T) {
 	s := newServer(t)
 	s.add(t, "a", pending, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = true })
@@ -285,6 +326,8 @@ func TestBackOffEndsWithASuccess(t *testing.T) {
 	e.Expect(e.look()).To(Equal(firstPause))
 	e.pass(firstPause)
 	e.failure = nil
+	e.Expect(e.look()).To(BeZero())
+	e.pass(detailInterval)
 	e.Expect(e.look()).To(BeZero())
 	e.failure = errors.New("the API server is away")
 	e.Expect(e.look()).To(Equal(firstPause))

@@ -148,6 +148,8 @@ func TestAStepThatKeepsFailing(t *testing.T) {
 
 	e.onPerform = nil
 	e.look()
+	e.pass(detailInterval)
+	e.look()
 	e.onPerform = func() error { return errors.New("etcd says no") }
 	e.pass(retryInterval)
 	e.Expect(e.look()).To(Equal(retryInterval), "it has succeeded in between")
