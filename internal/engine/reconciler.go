@@ -162,6 +162,9 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	}
 	displaced := r.displaces(line.Queue, t)
 	if line.HasTurn(cached) && displaced == "" {
+		if t.Spec.Suspend && t.Spec.Type.IsRollout() {
+			status.Unhold(t)
+		}
 		return r.run(ctx, cached, task)
 	}
 	if t.Status.State == v1alpha1.TaskStatePending {
@@ -180,8 +183,12 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 // waiting returns why a task is not running.
 func waiting(q queue.Queue, t *v1alpha1.EtcdOperatorTask) (reason, message string) {
 	behind := ""
-	if head := q.Head(); head != nil && head.OfNewerOperator() {
+	switch head := q.Head(); {
+	case head == nil:
+	case head.OfNewerOperator():
 		behind = fmt.Sprintf(". Of %s, %s. %s", head.Name, unknownType(head), wayOut)
+	case head.Spec.Suspend:
+		behind = ", which is suspended (spec.suspend) and keeps its place: resume it, or delete it to abort it"
 	}
 	switch {
 	case t.Status.State == v1alpha1.TaskStateInProgress:
