@@ -151,9 +151,13 @@ func (b *bookkeeping) retry(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Du
 	return b.pause(t, now, func(last time.Duration) time.Duration { return min(max(last+last/4, retryInterval), detailInterval) })
 }
 
-// backOff starts a back-off twice as long as the last one, and returns its length.
-func (b *bookkeeping) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
-	return b.pause(t, now, func(last time.Duration) time.Duration { return min(max(2*last, firstPause), maxPause) })
+// backOff starts a back-off twice as long as the last one, and returns its length, and whether it is the first one of the greatest length.
+func (b *bookkeeping) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) (wait time.Duration, longest bool) {
+	wait = b.pause(t, now, func(last time.Duration) time.Duration {
+		longest = last < maxPause && 2*last >= maxPause
+		return min(max(2*last, firstPause), maxPause)
+	})
+	return wait, longest
 }
 
 // pause starts a back-off whose length follows from that of the last one, and returns it.

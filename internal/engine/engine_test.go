@@ -276,6 +276,29 @@ func TestBackOffIsRememberedWithoutWrites(t *testing.T) {
 	e.Expect(e.state("a")).To(Equal(running))
 }
 
+// What keeps a task from going on, and from saying so in its status, is said by an event, once.
+func TestATaskWhoseStatusCannotBeWrittenIsToldOf(t *testing.T) {
+	for name, state := range map[string]v1alpha1.TaskState{"it arrives": pending, "it runs": running} {
+		s := newServer(t)
+		s.add(t, "a", state)
+		e := newEngine(t, s)
+		e.execute = endsAs(tasks.Verdict{Outcome: tasks.Done, Message: "all is well"})
+		s.beforeStatus = func() error { return errors.New("status.rollout.pods: Too long") }
+		for wait := firstPause; wait < maxPause; wait *= 2 {
+			e.Expect(e.look()).To(Equal(wait), name)
+			e.Expect(e.told()).To(BeEmpty(), name)
+			e.pass(wait)
+		}
+		e.Expect(e.look()).To(Equal(maxPause), name)
+		e.Expect(e.told()).To(ConsistOf(And(HavePrefix("Warning Retrying "), ContainSubstring("retried every 30s"), ContainSubstring("writing the status of task ns/a: status.rollout.pods: Too long"))), name)
+		for range 5 {
+			e.pass(maxPause)
+			e.Expect(e.look()).To(Equal(maxPause), name)
+		}
+		e.Expect(e.told()).To(BeEmpty(), name)
+	}
+}
+
 // A request in the background fails after the reconcile that started it has succeeded, which does not shorten the waits between its
 // failures.
 func TestBackOffOfARequestInTheBackground(t *testing.T) {

@@ -140,7 +140,11 @@ func (r *Reconciler) attempt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, 
 		// Something else has changed the task. The cache will show it, and trigger another reconcile.
 		return retryInterval
 	}
-	wait = r.books.backOff(t, r.Clock.Now())
+	wait, longest := r.books.backOff(t, r.Clock.Now())
+	if longest {
+		// Its status may not say so: it may be what cannot be written.
+		r.warn(t, v1alpha1.ReasonRetrying, fmt.Sprintf("the task keeps failing to proceed, and is retried every %s: %v", wait, err))
+	}
 	log.FromContext(ctx).Error(err, "Task failed to proceed", logging.KeyTask, klog.KObj(t), "type", t.Spec.Type, "retryAfter", wait)
 	return wait
 }
