@@ -189,6 +189,49 @@ func TestNothingRunsBeforeADeletedTaskIsCleanedUpAfter(t *testing.T) {
 	e.Expect(e.cleaned).To(HaveLen(4), "once is enough")
 }
 
+// Nor is a task forgotten that has had no turn since the operator started, as one that a recovery has preempted.
+func TestATaskThatWasPreemptedBeforeARestartIsCleanedUpAfter(t *testing.T) {
+	for name, c := range map[string]struct {
+		suspend bool
+		prepare func(*engine)
+	}{
+		"it waits":                               {false, func(*engine) {}},
+		"it is suspended, and may be superseded": {true, func(e *engine) { e.failure = errors.New("the API server is away") }},
+		"its config cannot be read, nor it ended": {false, func(e *engine) {
+			e.restore, e.cleanUp = errors.New("no config"), func() error { return errors.New("not yet") }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = c.suspend })
+			s.add(t, "recovery", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.QuorumLossRecovery })
+			e := newEngine(t, s)
+			e.Registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: &actor{}}
+			c.prepare(e)
+			e.look()
+			s.deleteA(t)
+			e.cleaned, e.cleanUp = nil, nil
+			e.look()
+			e.Expect(e.cleaned).To(Equal([]string{"a"}))
+			e.look()
+			e.Expect(e.cleaned).To(HaveLen(1), "once is enough")
+		})
+	}
+}
+
+// A task of a type that has no handler is not cleaned up after.
+func TestATaskWithoutAHandlerIsDeleted(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	e := newEngine(t, s)
+	e.Registry = tasks.Registry{}
+	s.beforeStatus = func() error { return errors.New("the API server is away") }
+	e.look()
+	s.deleteA(t)
+	e.look()
+	e.Expect(e.runs()).To(BeZero())
+}
+
 // A task does not end before what it has recorded has become impossible: whatever comes next would run beside it.
 func TestTaskDoesNotEndBeforeItIsCleanedUpAfter(t *testing.T) {
 	s := newServer(t)

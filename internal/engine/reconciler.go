@@ -155,6 +155,10 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	t := cached.DeepCopy()
 	status.RecordArrival(t)
 	task, refusal, err := r.prepare(ctx, line, cached, t)
+	if t.Status.State == v1alpha1.TaskStateInProgress && r.Registry[t.Spec.Type].Handler != nil {
+		// Also without a turn: it is cleaned up after if it is deleted.
+		r.books.running(task)
+	}
 	if err != nil {
 		return 0, err
 	}
