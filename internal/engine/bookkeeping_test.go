@@ -103,7 +103,7 @@ func TestBooksAreKept(t *testing.T) {
 		"a config": {func(t *v1alpha1.EtcdOperatorTask) { _, _ = m.decode(t, &actor{}) }, func(r record) bool { return r.config != nil }, false, false},
 		"a reading": {func(t *v1alpha1.EtcdOperatorTask) {
 			m.elapsed(t, epoch, clocktesting.NewFakePassiveClock(epoch))
-		}, func(r record) bool { return r.reading != (reading{}) }, true, false},
+		}, func(r record) bool { return r.lasts != (reading{}) || r.over != (reading{}) }, true, false},
 		"a run": {func(t *v1alpha1.EtcdOperatorTask) { m.running(tasks.Task{Object: t}) }, func(r record) bool { return r.run != nil }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {

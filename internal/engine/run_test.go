@@ -450,6 +450,30 @@ func TestExpiryOnAClockThatIsWrong(t *testing.T) {
 	}
 }
 
+// How long a task has been running says nothing of how long ago it ended, also if another operator's clock has dated its start to the second
+// of its end.
+func TestExpiryOfATaskThatEndsWhenItSaysToHaveBegun(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) {
+		task.Status.InitiatedAt = &metav1.Time{Time: epoch.Add(90 * time.Second)}
+		task.Spec.TTLSecondsAfterFinished = ptr.To[int32](30)
+	})
+	e := newEngine(t, s)
+	e.look()
+	e.pass(30 * time.Second)
+	e.execute = endsAs(tasks.Verdict{Outcome: tasks.Done, Message: "all is well"})
+	e.look()
+	ended := s.get(t, "a").Status
+	e.Expect(ended.CompletedAt.Time).To(BeTemporally("==", ended.InitiatedAt.Time))
+	e.Expect(e.look()).To(Equal(30 * time.Second))
+	e.pass(29 * time.Second)
+	e.look()
+	e.Expect(s.get(t, "a")).NotTo(BeNil())
+	e.pass(time.Second)
+	e.look()
+	e.Expect(s.get(t, "a")).To(BeNil())
+}
+
 // A change that matters is written at once. Another wording waits, also after a change that mattered, and is written in the end: a pod
 // that is replaced within that time costs no write of its own.
 func TestWordingWaits(t *testing.T) {
