@@ -191,10 +191,11 @@ func TestWaiting(t *testing.T) {
 		t    *v1alpha1.EtcdOperatorTask
 		want string
 	}{
-		"second":    {q, q[1], "Queued: number 2 in line, behind a"},
-		"suspended": {q, d, "Suspended: spec.suspend is set: the task is not started"},
-		"third":     {q, q[3], "Queued: number 3 in line, behind a"},
-		"preempted": {queue.New([]*v1alpha1.EtcdOperatorTask{a, task("r", 9, recovers)}), a, "Preempted: r has preempted this task between two steps; this task continues when that one has ended"},
+		"second":                       {q, q[1], "Queued: number 2 in line, behind a"},
+		"suspended":                    {q, d, "Suspended: spec.suspend is set: the task is not started"},
+		"third":                        {q, q[3], "Queued: number 3 in line, behind a"},
+		"behind one that is suspended": {queue.New([]*v1alpha1.EtcdOperatorTask{task("s", 0, runs, suspended), c}), c, "Queued: number 2 in line, behind s, which is suspended (spec.suspend) and keeps its place: resume it, or delete it to abort it"},
+		"preempted":                    {queue.New([]*v1alpha1.EtcdOperatorTask{a, task("r", 9, recovers)}), a, "Preempted: r has preempted this task between two steps; this task continues when that one has ended"},
 	} {
 		reason, message := waiting(tc.q, tc.t)
 		if got := reason + ": " + message; got != tc.want {

@@ -34,8 +34,8 @@ type record struct {
 	pause pause
 	// config is the decoded config of a task that has not ended; nil if it has not been decoded yet. Configs are immutable.
 	config *decoded
-	// reading measures how long the task has been running, or how long ago it ended.
-	reading reading
+	// lasts measures how long the task has been running, and over how long ago it ended: two times, which two clocks may date to one second.
+	lasts, over reading
 	// progress measures how long the task has made no progress.
 	progress reading
 	// troubled: cleaning up after the deleted task failed, and an event has said so.
@@ -151,9 +151,13 @@ func (b *bookkeeping) retry(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Du
 	return b.pause(t, now, func(last time.Duration) time.Duration { return min(max(last+last/4, retryInterval), detailInterval) })
 }
 
-// backOff starts a back-off twice as long as the last one, and returns its length.
-func (b *bookkeeping) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
-	return b.pause(t, now, func(last time.Duration) time.Duration { return min(max(2*last, firstPause), maxPause) })
+// backOff starts a back-off twice as long as the last one, and returns its length, and whether it is the first one of the greatest length.
+func (b *bookkeeping) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) (wait time.Duration, longest bool) {
+	wait = b.pause(t, now, func(last time.Duration) time.Duration {
+		longest = last < maxPause && 2*last >= maxPause
+		return min(max(2*last, firstPause), maxPause)
+	})
+	return wait, longest
 }
 
 // pause starts a back-off whose length follows from that of the last one, and returns it.
@@ -166,11 +170,12 @@ func (b *bookkeeping) pause(t *v1alpha1.EtcdOperatorTask, now time.Time, next fu
 	return r.pause.wait
 }
 
-// resume resets the back-off of a task once it has ended.
+// resume resets the back-off of a task that has gone without a failure for as long as it last waited, and for detailInterval at least. A
+// request in the background fails after the reconcile that started it has succeeded: that alone proves nothing.
 func (b *bookkeeping) resume(t *v1alpha1.EtcdOperatorTask, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if r := b.of(t); !r.pause.until.After(now) {
+	if r := b.of(t); !r.pause.until.Add(max(r.pause.wait, detailInterval)).After(now) {
 		r.pause = pause{}
 	}
 }
@@ -198,12 +203,20 @@ func (r *reading) start(since time.Time, clock clock.PassiveClock) (seen time.Du
 	return clock.Since(r.at)
 }
 
+// sinceOf returns the reading of a task in its state.
+func (r *record) sinceOf(t *v1alpha1.EtcdOperatorTask) *reading {
+	if t.Status.State.IsFinal() {
+		return &r.over
+	}
+	return &r.lasts
+}
+
 // elapsed returns how long a task has been running, or how long ago it ended, and for how much of that time this process has watched it.
 // The time in the status comes from a wall clock, perhaps another machine's: a time in the future counts as now.
 func (b *bookkeeping) elapsed(t *v1alpha1.EtcdOperatorTask, since time.Time, clock clock.PassiveClock) (elapsed, seen time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := &b.of(t).reading
+	r := b.of(t).sinceOf(t)
 	seen = r.start(since, clock)
 	return r.before + seen, seen
 }
@@ -226,8 +239,8 @@ func (b *bookkeeping) rests(t *v1alpha1.EtcdOperatorTask) {
 func (b *bookkeeping) correct(t *v1alpha1.EtcdOperatorTask, elapsed time.Duration, clock clock.PassiveClock) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r := b.of(t)
-	r.reading.before = elapsed - clock.Since(r.reading.at)
+	r := b.of(t).sinceOf(t)
+	r.before = elapsed - clock.Since(r.at)
 }
 
 // running remembers a running task. It keeps the object itself, since Cleanup after a deletion needs what is recorded in it later.

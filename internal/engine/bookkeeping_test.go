@@ -33,6 +33,8 @@ func inState(t *v1alpha1.EtcdOperatorTask, state v1alpha1.TaskState) *v1alpha1.E
 	return t
 }
 
+func first(wait time.Duration, _ bool) time.Duration { return wait }
+
 // The record of a step that failed wakes its task, which still waits.
 func TestTaskIsLeftAloneAfterAStepThatFailed(t *testing.T) {
 	g := NewWithT(t)
@@ -43,13 +45,19 @@ func TestTaskIsLeftAloneAfterAStepThatFailed(t *testing.T) {
 	m.resume(task, epoch)
 	g.Expect(m.pausedFor(task, epoch)).To(Equal(retryInterval), "a pause that has just begun stays")
 	g.Expect(m.pausedFor(task, epoch.Add(retryInterval))).To(BeZero())
-	g.Expect(m.backOff(task, epoch)).To(Equal(2 * retryInterval))
+	g.Expect(first(m.backOff(task, epoch))).To(Equal(2 * retryInterval))
 	for range 9 {
 		m.backOff(task, epoch)
 	}
 	g.Expect(m.pausedFor(task, epoch)).To(Equal(maxPause))
-	m.resume(task, epoch.Add(maxPause))
-	g.Expect(m.backOff(task, epoch)).To(Equal(firstPause))
+	m.resume(task, epoch.Add(2*maxPause-1))
+	g.Expect(first(m.backOff(task, epoch))).To(Equal(maxPause), "one that has just ended, too")
+	m.resume(task, epoch.Add(2*maxPause))
+	g.Expect(first(m.backOff(task, epoch))).To(Equal(firstPause))
+	m.resume(task, epoch.Add(firstPause+detailInterval-1))
+	g.Expect(first(m.backOff(task, epoch))).To(Equal(2*firstPause), "however short it was")
+	m.resume(task, epoch.Add(2*firstPause+detailInterval))
+	g.Expect(first(m.backOff(task, epoch))).To(Equal(firstPause))
 	m.keep(task.EtcdKey(), nil)
 	g.Expect(m.pausedFor(task, epoch)).To(BeNumerically("<=", 0))
 }
@@ -95,7 +103,7 @@ func TestBooksAreKept(t *testing.T) {
 		"a config": {func(t *v1alpha1.EtcdOperatorTask) { _, _ = m.decode(t, &actor{}) }, func(r record) bool { return r.config != nil }, false, false},
 		"a reading": {func(t *v1alpha1.EtcdOperatorTask) {
 			m.elapsed(t, epoch, clocktesting.NewFakePassiveClock(epoch))
-		}, func(r record) bool { return r.reading != (reading{}) }, true, false},
+		}, func(r record) bool { return r.lasts != (reading{}) || r.over != (reading{}) }, true, false},
 		"a run": {func(t *v1alpha1.EtcdOperatorTask) { m.running(tasks.Task{Object: t}) }, func(r record) bool { return r.run != nil }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -189,6 +189,49 @@ func TestNothingRunsBeforeADeletedTaskIsCleanedUpAfter(t *testing.T) {
 	e.Expect(e.cleaned).To(HaveLen(4), "once is enough")
 }
 
+// Nor is a task forgotten that has had no turn since the operator started, as one that a recovery has preempted.
+func TestATaskThatWasPreemptedBeforeARestartIsCleanedUpAfter(t *testing.T) {
+	for name, c := range map[string]struct {
+		suspend bool
+		prepare func(*engine)
+	}{
+		"it waits":                               {false, func(*engine) {}},
+		"it is suspended, and may be superseded": {true, func(e *engine) { e.failure = errors.New("the API server is away") }},
+		"its config cannot be read, nor it ended": {false, func(e *engine) {
+			e.restore, e.cleanUp = errors.New("no config"), func() error { return errors.New("not yet") }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = c.suspend })
+			s.add(t, "recovery", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.QuorumLossRecovery })
+			e := newEngine(t, s)
+			e.Registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: &actor{}}
+			c.prepare(e)
+			e.look()
+			s.deleteA(t)
+			e.cleaned, e.cleanUp = nil, nil
+			e.look()
+			e.Expect(e.cleaned).To(Equal([]string{"a"}))
+			e.look()
+			e.Expect(e.cleaned).To(HaveLen(1), "once is enough")
+		})
+	}
+}
+
+// A task of a type that has no handler is not cleaned up after.
+func TestATaskWithoutAHandlerIsDeleted(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	e := newEngine(t, s)
+	e.Registry = tasks.Registry{}
+	s.beforeStatus = func() error { return errors.New("the API server is away") }
+	e.look()
+	s.deleteA(t)
+	e.look()
+	e.Expect(e.runs()).To(BeZero())
+}
+
 // A task does not end before what it has recorded has become impossible: whatever comes next would run beside it.
 func TestTaskDoesNotEndBeforeItIsCleanedUpAfter(t *testing.T) {
 	s := newServer(t)
@@ -276,7 +319,71 @@ func TestBackOffIsRememberedWithoutWrites(t *testing.T) {
 	e.Expect(e.state("a")).To(Equal(running))
 }
 
-// One that succeeds in between is tried again as soon as any other.
+// What keeps a task from going on, and from saying so in its status, is said by an event, once.
+func TestATaskWhoseStatusCannotBeWrittenIsToldOf(t *testing.T) {
+	for name, state := range map[string]v1alpha1.TaskState{"it arrives": pending, "it runs": running} {
+		s := newServer(t)
+		s.add(t, "a", state)
+		e := newEngine(t, s)
+		e.execute = endsAs(tasks.Verdict{Outcome: tasks.Done, Message: "all is well"})
+		s.beforeStatus = func() error { return errors.New("status.rollout.pods: Too long") }
+		for wait := firstPause; wait < maxPause; wait *= 2 {
+			e.Expect(e.look()).To(Equal(wait), name)
+			e.Expect(e.told()).To(BeEmpty(), name)
+			e.pass(wait)
+		}
+		e.Expect(e.look()).To(Equal(maxPause), name)
+		e.Expect(e.told()).To(ConsistOf(And(HavePrefix("Warning Retrying "), ContainSubstring("retried every 30s"), ContainSubstring("writing the status of task ns/a: status.rollout.pods: Too long"))), name)
+		for range 5 {
+			e.pass(maxPause)
+			e.Expect(e.look()).To(Equal(maxPause), name)
+		}
+		e.Expect(e.told()).To(BeEmpty(), name)
+	}
+}
+
+// A request in the background fails after the reconcile that started it has succeeded, which does not shorten the waits between its
+// failures.
+func TestBackOffOfARequestInTheBackground(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	e := newEngine(t, s)
+	asked, fails := false, errors.New("the store is away")
+	e.execute = func() tasks.Verdict {
+		v := step()
+		v.Step.RecheckAfter = time.Second
+		return v
+	}
+	e.onExecute = func() error {
+		if asked = !asked; asked {
+			return nil
+		}
+		return fails
+	}
+	var waits []time.Duration
+	for passed := time.Duration(0); passed < 10*time.Minute; {
+		again := e.look()
+		if e.told(); !asked {
+			waits = append(waits, again)
+		}
+		e.pass(again)
+		passed += again
+	}
+	e.Expect(waits[:6]).To(Equal([]time.Duration{firstPause, 2 * firstPause, 4 * firstPause, 8 * firstPause, 16 * firstPause, 32 * firstPause}))
+	e.Expect(waits[len(waits)-1]).To(Equal(maxPause))
+	e.Expect(len(e.performed)).To(BeNumerically("<", 30))
+
+	e.onExecute = nil
+	for passed := time.Duration(0); passed <= maxPause; passed += time.Second {
+		e.look()
+		e.pass(time.Second)
+		e.told()
+	}
+	e.onExecute = func() error { return fails }
+	e.Expect(e.look()).To(Equal(firstPause), "it has gone without a failure for as long as it waited")
+}
+
+// One that succeeds in between, for a while, is tried again as soon as any other.
 func TestBackOffEndsWithASuccess(t *testing.T) {
 	s := newServer(t)
 	s.add(t, "a", pending, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = true })
@@ -285,6 +392,8 @@ func TestBackOffEndsWithASuccess(t *testing.T) {
 	e.Expect(e.look()).To(Equal(firstPause))
 	e.pass(firstPause)
 	e.failure = nil
+	e.Expect(e.look()).To(BeZero())
+	e.pass(detailInterval)
 	e.Expect(e.look()).To(BeZero())
 	e.failure = errors.New("the API server is away")
 	e.Expect(e.look()).To(Equal(firstPause))

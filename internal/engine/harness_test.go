@@ -35,7 +35,9 @@ type actor struct {
 	execute func() tasks.Verdict
 	// executes takes the place of execute where the task matters.
 	executes func(tasks.Task) tasks.Verdict
-	cleanUp  func() error
+	// onExecute is asked before either; an error takes the place of a verdict.
+	onExecute func() error
+	cleanUp   func() error
 	// onAdmit and onPerform are what it answers. keys counts the work keys that it was asked for, and noKey is the task for which it has none.
 	onAdmit   func() (tasks.Verdict, error)
 	onPerform func() error
@@ -83,6 +85,11 @@ func (a *actor) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error)
 func (a *actor) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
 	if _, ok := task.Config.(string); !ok {
 		return tasks.Verdict{}, errors.New("the task has no config")
+	}
+	if a.onExecute != nil {
+		if err := a.onExecute(); err != nil {
+			return tasks.Verdict{}, err
+		}
 	}
 	if a.executes != nil {
 		return a.executes(task), nil

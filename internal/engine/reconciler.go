@@ -140,7 +140,11 @@ func (r *Reconciler) attempt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, 
 		// Something else has changed the task. The cache will show it, and trigger another reconcile.
 		return retryInterval
 	}
-	wait = r.books.backOff(t, r.Clock.Now())
+	wait, longest := r.books.backOff(t, r.Clock.Now())
+	if longest {
+		// Its status may not say so: it may be what cannot be written.
+		r.warn(t, v1alpha1.ReasonRetrying, fmt.Sprintf("the task keeps failing to proceed, and is retried every %s: %v", wait, err))
+	}
 	log.FromContext(ctx).Error(err, "Task failed to proceed", logging.KeyTask, klog.KObj(t), "type", t.Spec.Type, "retryAfter", wait)
 	return wait
 }
@@ -151,6 +155,10 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	t := cached.DeepCopy()
 	status.RecordArrival(t)
 	task, refusal, err := r.prepare(ctx, line, cached, t)
+	if t.Status.State == v1alpha1.TaskStateInProgress && r.Registry[t.Spec.Type].Handler != nil {
+		// Also without a turn: it is cleaned up after if it is deleted.
+		r.books.running(task)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -162,6 +170,9 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	}
 	displaced := r.displaces(line.Queue, t)
 	if line.HasTurn(cached) && displaced == "" {
+		if t.Spec.Suspend && t.Spec.Type.IsRollout() {
+			status.Unhold(t)
+		}
 		return r.run(ctx, cached, task)
 	}
 	if t.Status.State == v1alpha1.TaskStatePending {
@@ -182,8 +193,12 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 // waiting returns why a task is not running.
 func waiting(q queue.Queue, t *v1alpha1.EtcdOperatorTask) (reason, message string) {
 	behind := ""
-	if head := q.Head(); head != nil && head.OfNewerOperator() {
+	switch head := q.Head(); {
+	case head == nil:
+	case head.OfNewerOperator():
 		behind = fmt.Sprintf(". Of %s, %s. %s", head.Name, unknownType(head), wayOut)
+	case head.Spec.Suspend:
+		behind = ", which is suspended (spec.suspend) and keeps its place: resume it, or delete it to abort it"
 	}
 	switch {
 	case t.Status.State == v1alpha1.TaskStateInProgress:

@@ -134,6 +134,8 @@ func company(q queue.Queue, uid types.UID) string {
 			return fmt.Sprintf("; it preempts %s, which waits for a member and continues afterwards", head.Name)
 		case head.Status.Progressing().Reason == v1alpha1.ReasonWaitingForWindow:
 			return fmt.Sprintf("; it runs beside %s, which pauses", head.Name)
+		case queue.Suspended(head):
+			return fmt.Sprintf("; it runs beside %s, which is suspended", head.Name)
 		default:
 			return fmt.Sprintf("; it runs beside %s, which is stalled", head.Name)
 		}

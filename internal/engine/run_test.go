@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -148,6 +149,8 @@ func TestAStepThatKeepsFailing(t *testing.T) {
 	e.Expect(writes).To(BeNumerically("<", 2*120), "of which the error is one a minute at most")
 
 	e.onPerform = nil
+	e.look()
+	e.pass(detailInterval)
 	e.look()
 	e.onPerform = func() error { return errors.New("etcd says no") }
 	e.pass(retryInterval)
@@ -499,6 +502,30 @@ func TestExpiryOnAClockThatIsWrong(t *testing.T) {
 	}
 }
 
+// How long a task has been running says nothing of how long ago it ended, also if another operator's clock has dated its start to the second
+// of its end.
+func TestExpiryOfATaskThatEndsWhenItSaysToHaveBegun(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) {
+		task.Status.InitiatedAt = &metav1.Time{Time: epoch.Add(90 * time.Second)}
+		task.Spec.TTLSecondsAfterFinished = ptr.To[int32](30)
+	})
+	e := newEngine(t, s)
+	e.look()
+	e.pass(30 * time.Second)
+	e.execute = endsAs(tasks.Verdict{Outcome: tasks.Done, Message: "all is well"})
+	e.look()
+	ended := s.get(t, "a").Status
+	e.Expect(ended.CompletedAt.Time).To(BeTemporally("==", ended.InitiatedAt.Time))
+	e.Expect(e.look()).To(Equal(30 * time.Second))
+	e.pass(29 * time.Second)
+	e.look()
+	e.Expect(s.get(t, "a")).NotTo(BeNil())
+	e.pass(time.Second)
+	e.look()
+	e.Expect(s.get(t, "a")).To(BeNil())
+}
+
 // A change that matters is written at once. Another wording waits, also after a change that mattered, and is written in the end: a pod
 // that is replaced within that time costs no write of its own.
 func TestWordingWaits(t *testing.T) {
@@ -629,6 +656,43 @@ func TestAPreemptedTaskIsBlockedByNoGuard(t *testing.T) {
 	held, all := s.get(t, "rollout").Status.Held()
 	e.Expect(held).To(BeNil())
 	e.Expect(all).To(BeEmpty())
+}
+
+// Nor are those of a rollout that is suspended, which is held by the user alone: what comes of the change of members behind it does not
+// depend on what it waited for, and the time is no guard's.
+func TestASuspendedRolloutIsBlockedByNoGuard(t *testing.T) {
+	s := newServer(t)
+	blocked := &v1alpha1.Hold{Guard: "OthersParticipating", Since: metav1.Time{Time: epoch}}
+	of := func(taskType v1alpha1.TaskType) func(*v1alpha1.EtcdOperatorTask) {
+		return func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type, task.Spec.Suspend = taskType, true }
+	}
+	s.add(t, "rollout", running, of(v1alpha1.QuorumAwareRollout), func(task *v1alpha1.EtcdOperatorTask) {
+		task.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: blocked, BlockedBy: []v1alpha1.BlockedBy{{Guard: blocked.Guard}}}
+	})
+	s.add(t, "members", pending, of(v1alpha1.MembershipChange), func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = false })
+	e := newEngine(t, s)
+	for _, known := range []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout, v1alpha1.MembershipChange} {
+		e.Registry[known] = tasks.Type{Handler: e.actor}
+	}
+	e.look()
+	held, all := s.get(t, "rollout").Status.Held()
+	e.Expect(held).To(BeNil())
+	e.Expect(all).To(BeEmpty())
+	e.pass(time.Hour)
+	e.look()
+	e.Expect(e.admitted).To(Equal([]string{"members"}))
+	e.Expect(meta.FindStatusCondition(s.get(t, "members").Status.Conditions, v1alpha1.ConditionAdmitted).Message).To(HaveSuffix("; it runs beside rollout, which is suspended"))
+	e.pass(time.Hour)
+	s.change(t, "rollout", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = false })
+	e.executes = func(task tasks.Task) tasks.Verdict {
+		if task.Object.Name != "rollout" {
+			return tasks.Verdict{Outcome: tasks.Continue, Message: "it waits"}
+		}
+		return tasks.Verdict{Outcome: tasks.Done, Rollout: &v1alpha1.RolloutStatus{}}
+	}
+	e.look()
+	e.Expect(e.state("rollout")).To(Equal(succeeded))
+	e.Expect(testutil.ToFloat64(e.Metrics.held.WithLabelValues("OthersParticipating", mainKey.Name, mainKey.Namespace))).To(Equal(time.Minute.Seconds()), "from its beginning to the suspension")
 }
 
 // A task is stalled once this operator has seen it without progress for its deadline, whatever the clock of another one has written. What another one

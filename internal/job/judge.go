@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/pods"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // startDeadline is how long the pod of a Job may take to start before the Job counts as failed. It allows for a new node and for
@@ -24,7 +25,7 @@ const startDeadline = 3 * time.Minute
 
 // State is the state of a Job.
 type State struct {
-	// Running: it is running, or has not started yet.
+	// Running: it is running, has not started yet, or its controller has yet to act on a pod that has ended.
 	Running bool
 	// Code is why it failed; empty if it is running or has succeeded.
 	Code v1alpha1.ErrorCode
@@ -70,10 +71,18 @@ func judge(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 
 // running returns the State of a Job that has neither succeeded nor failed.
 func running(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
-	if len(pods) == 0 {
+	switch {
+	case job.DeletionTimestamp != nil:
+		return State{Running: true, Message: fmt.Sprintf("Job %s is being deleted", job.Name)}
+	case len(pods) == 0 && hasHadPod(job):
+		return State{Running: true, Message: fmt.Sprintf("Job %s has no pod left: the Job controller creates another or ends the Job; if this persists, check its events", job.Name)}
+	case len(pods) == 0:
 		return starting(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("Job %s has no pod yet: if this persists, check its events", job.Name), job.CreationTimestamp.Time, now)
 	}
 	newest := pods[len(pods)-1]
+	if hasEnded(newest) {
+		return State{Running: true, Message: counting(job, newest, lastWords(pods))}
+	}
 	since := newest.CreationTimestamp.Time
 	for _, c := range newest.Status.ContainerStatuses {
 		w := c.State.Waiting
@@ -92,10 +101,28 @@ func running(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 			return starting(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s cannot be scheduled: %s", newest.Name, c.Message), since, now)
 		}
 	}
-	if newest.Status.Phase == corev1.PodFailed {
-		return State{Running: true, Message: fmt.Sprintf("pod %s of Job %s has failed; the Job retries: %s", newest.Name, job.Name, lastWords(pods))}
-	}
 	return starting(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s is being set up: if this persists, check its events; a claim or a Secret may be missing", newest.Name), since, now)
+}
+
+// hasHadPod reports whether the Job controller has recorded a pod. The controller needs a second or more to count one that has ended, and ten
+// or more to replace it.
+func hasHadPod(job *batchv1.Job) bool {
+	s := job.Status
+	uncounted := ptr.Deref(s.UncountedTerminatedPods, batchv1.UncountedTerminatedPods{})
+	return s.Active+s.Failed+s.Succeeded > 0 || len(uncounted.Failed)+len(uncounted.Succeeded) > 0
+}
+
+// hasEnded reports whether the agent in a pod has ended, or will not start.
+func hasEnded(p corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || terminated(p) != nil
+}
+
+// counting returns what to say of a Job while its controller has yet to count the newest pod, which has ended, or to replace it.
+func counting(job *batchv1.Job, newest corev1.Pod, words string) string {
+	if t := terminated(newest); newest.Status.Phase == corev1.PodFailed || t != nil && t.ExitCode != 0 {
+		return fmt.Sprintf("pod %s of Job %s has failed; the Job retries: %s", newest.Name, job.Name, cmp.Or(words, newest.Status.Message))
+	}
+	return fmt.Sprintf("pod %s of Job %s has ended: waiting for the Job controller to count it; if this persists, check that kube-controller-manager runs", newest.Name, job.Name)
 }
 
 // starting returns the State of a Job whose pod has not started, which is a failure after startDeadline.

@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -50,7 +51,21 @@ func TestJudge(t *testing.T) {
 		p.Status.ContainerStatuses = nil
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes"}}
 	}
-	gone := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+	inPhase := func(phase corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = phase } }
+	gone := inPhase(corev1.PodFailed)
+	evicted := func(p *corev1.Pod) {
+		p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "the node was low on memory"}
+	}
+	counted := func(s batchv1.JobStatus) *batchv1.Job {
+		j := jobWith()
+		j.Status = s
+		return j
+	}
+	going := func() *batchv1.Job {
+		j := jobWith()
+		j.DeletionTimestamp = &metav1.Time{Time: epoch.Add(time.Hour)}
+		return j
+	}
 	for name, c := range map[string]struct {
 		job     *batchv1.Job
 		pods    []corev1.Pod
@@ -72,6 +87,16 @@ func TestJudge(t *testing.T) {
 		"no node":                             {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting(""), unschedulable)}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "0/3 nodes"},
 		"out of memory":                       {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(137, "OOMKilled", ""))}, code: v1alpha1.ErrJobOutOfMemory, says: "more memory"},
 		"failed once":                         {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"error":"the store is away"}`), gone)}, after: time.Hour, running: true, says: "the Job retries: the store is away"},
+		"it has ended":                        {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(0, "Completed", `{"copied":3}`), inPhase(corev1.PodSucceeded))}, after: time.Hour, running: true, says: "pod p of Job j has ended: waiting for the Job controller to count it"},
+		"its agent has ended":                 {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(0, "Completed", `{"copied":3}`), inPhase(corev1.PodRunning))}, after: time.Hour, running: true, says: "waiting for the Job controller"},
+		"its agent has failed":                {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"error":"the store is away"}`), inPhase(corev1.PodRunning))}, after: time.Hour, running: true, says: "the Job retries: the store is away"},
+		"evicted":                             {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting(""), evicted)}, after: time.Hour, running: true, says: "the Job retries: the node was low on memory"},
+		"its pod was deleted":                 {job: counted(batchv1.JobStatus{Failed: 1}), after: time.Hour, running: true, says: "Job j has no pod left: the Job controller creates another"},
+		"its pod is being counted":            {job: counted(batchv1.JobStatus{UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Failed: []types.UID{"p"}}}), after: time.Hour, running: true, says: "no pod left"},
+		"its pod is gone, and not counted":    {job: counted(batchv1.JobStatus{Active: 1}), after: time.Hour, running: true, says: "no pod left"},
+		"its pod has succeeded, and is gone":  {job: counted(batchv1.JobStatus{UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"p"}}}), after: time.Hour, running: true, says: "no pod left"},
+		"nothing was counted":                 {job: counted(batchv1.JobStatus{UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{}}), after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "no pod yet"},
+		"it is being deleted":                 {job: going(), after: time.Hour, running: true, says: "Job j is being deleted"},
 		"failed":                              {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", "log\n"+`{"error":"the store is away"}`))}, code: v1alpha1.ErrJobFailed, says: "(BackoffLimitExceeded): the store is away"},
 		"failed, silent":                      {job: jobWith(failed), code: v1alpha1.ErrJobFailed, says: "too often"},
 		"crashed":                             {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(2, "Error", "panic: x"))}, code: v1alpha1.ErrJobFailed, says: "exited with code 2: panic: x"},

@@ -36,7 +36,7 @@ func podsOf(ctx context.Context, live client.Reader, j *batchv1.Job) ([]corev1.P
 }
 
 // Look returns the state of a Job. The API server has created the Job, so its clock says whether the Job has taken too long to
-// start; that of the operator only says when to ask.
+// start; that of the operator only says when to ask. The Job is then read again: a pod is gone only after its Job has recorded it.
 func Look(ctx context.Context, c client.Client, live client.Reader, j *batchv1.Job, now time.Time) (State, error) {
 	pods, err := podsOf(ctx, live, j)
 	if err != nil {
@@ -46,10 +46,17 @@ func Look(ctx context.Context, c client.Client, live client.Reader, j *batchv1.J
 	if age := now.Sub(state.StartingSince); state.StartingSince.IsZero() || age >= 0 && age < startDeadline {
 		return state, nil
 	}
+	latest, err := lookup.Get[batchv1.Job](ctx, live, "Job", client.ObjectKeyFromObject(j))
+	if err != nil {
+		return State{}, err
+	}
+	if latest == nil || latest.UID != j.UID {
+		return State{Running: true, Message: fmt.Sprintf("Job %s is gone", j.Name)}, nil
+	}
 	if now, err = servertime.Now(ctx, c); err != nil {
 		return State{}, err
 	}
-	return judge(j, pods, now), nil
+	return judge(latest, pods, now), nil
 }
 
 // Find returns a Job of an owner; nil if there is none. It reports a foreign Job of that name as such.

@@ -132,13 +132,33 @@ func TestJobsOnAClockThatIsWrong(t *testing.T) {
 		"behind, late":     {late, -time.Hour, false, 1},
 	} {
 		g := NewWithT(t)
-		s := &server{now: epoch.Add(c.passed)}
+		s := &server{job: jobWith(), now: epoch.Add(c.passed)}
 		state, err := Look(t.Context(), s, s, jobWith(), epoch.Add(c.passed+c.ahead))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(state.Running).To(Equal(c.running), name)
 		g.Expect(s.asked).To(Equal(c.asked), name)
 	}
-	away := &server{now: epoch, away: errors.New("away")}
+	away := &server{job: jobWith(), now: epoch, away: errors.New("away")}
 	_, err := Look(t.Context(), away, away, jobWith(), epoch.Add(time.Hour))
 	NewWithT(t).Expect(err).To(MatchError(away.away))
+}
+
+// A pod may be counted and gone between the reading of its Job and that of the pods: before a Job counts as not started, it is read again.
+func TestAJobIsReadAgainAfterItsPods(t *testing.T) {
+	g := NewWithT(t)
+	read := jobOf("etcd")
+	read.CreationTimestamp = metav1.Time{Time: epoch}
+	s := &server{job: read.DeepCopy(), now: epoch.Add(time.Hour)}
+	look := func() State {
+		state, err := Look(t.Context(), s, s, read, s.now)
+		g.Expect(err).NotTo(HaveOccurred())
+		return state
+	}
+	g.Expect(look().Code).To(Equal(v1alpha1.ErrJobNotStarted))
+	s.job.Status.Failed = 1
+	g.Expect(look()).To(And(HaveField("Running", true), HaveField("Message", ContainSubstring("no pod left"))))
+	s.job.UID = "another"
+	g.Expect(look()).To(And(HaveField("Running", true), HaveField("Message", "Job j is gone")))
+	s.job = nil
+	g.Expect(look()).To(And(HaveField("Running", true), HaveField("Message", "Job j is gone")))
 }

@@ -221,13 +221,16 @@ func trimmedEtcd(e *v1alpha1.Etcd) *v1alpha1.Etcd {
 }
 
 // trimmedTask leaves out the configs of a task that has ended, which are not read again, and the metadata that its creator alone reads: there may be
-// more than a megabyte of it in each.
+// more than a megabyte of it in each. Of a type that only a newer operator knows, the config in the status says that it was started.
 func trimmedTask(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
 	kept := *t
 	kept.Labels, kept.Annotations = boundedLabels(t.Labels), selected(t.Annotations, v1alpha1.AnnotationBypassFleet)
 	kept.Finalizers, kept.OwnerReferences = few(t.Finalizers), ownersOfTask(t.OwnerReferences, t.Spec.OwnerEtcdReference.Name)
 	if t.Status.State.IsFinal() {
-		kept.Spec.Config, kept.Status.Config = "", ""
+		kept.Spec.Config = ""
+		if t.Spec.Type.Known() {
+			kept.Status.Config = ""
+		}
 	}
 	return &kept
 }

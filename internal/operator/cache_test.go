@@ -112,3 +112,16 @@ func TestWhatIsKeptOfTasks(t *testing.T) {
 		g.Expect(keep(trimmedTask)(task)).To(Equal(want), string(state))
 	}
 }
+
+// A config in its status says that a task of a type which only a newer operator knows was started there: what it keeps, it keeps.
+func TestATaskOfANewerOperatorIsKnownInTheCache(t *testing.T) {
+	for taskType, newer := range map[v1alpha1.TaskType]bool{v1alpha1.Restore: false, "Dance": true} {
+		for _, state := range []v1alpha1.TaskState{v1alpha1.TaskStateSucceeded, v1alpha1.TaskStateFailed, v1alpha1.TaskStateRejected} {
+			g := NewWithT(t)
+			task := &v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: taskType, Config: "steps: 3"}, Status: v1alpha1.EtcdOperatorTaskStatus{State: state, Config: "{}"}}
+			kept := trimmedTask(task)
+			g.Expect(kept.OfNewerOperator()).To(Equal(newer), "%s, %s", taskType, state)
+			g.Expect(kept.Spec.Config).To(BeEmpty())
+		}
+	}
+}

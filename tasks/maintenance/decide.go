@@ -35,6 +35,9 @@ type Input struct {
 	Recorded map[string]string
 	// Completed is the name of the newest step that this operator knows to be carried out.
 	Completed string
+	// Failed is the name of the step that is not requested again after Failure; empty for none.
+	Failed  string
+	Failure error
 }
 
 // Action is a kind of step.
@@ -141,7 +144,7 @@ func (s *work) settle() {
 		// The operator that recorded it may have ended before the answer came. A file that has shrunk, or has no free space left, proves
 		// that it was carried out.
 		completed := s.Completed == (Step{Action: defragment, Ordinal: i}).name(s.Snapshot.Ordinals)
-		if completed || db.Size < s.record.bytes(o.Name, keyBefore) || !s.isWorthIt(db) {
+		if completed || db.Size < s.record.number(o.Name, keyBefore) || !s.isWorthIt(db) {
 			s.record = s.record.withMember(o.Name, keyAfter, db.Size)
 		}
 	}
@@ -235,7 +238,7 @@ func (s *work) end() *Decision {
 func (s *work) freed() (bytes int64, members int) {
 	for _, o := range s.Snapshot.Ordinals {
 		if _, done := s.record.of(o.Name, keyAfter); done {
-			bytes += s.record.bytes(o.Name, keyBefore) - s.record.bytes(o.Name, keyAfter)
+			bytes += s.record.number(o.Name, keyBefore) - s.record.number(o.Name, keyAfter)
 			members++
 		}
 	}

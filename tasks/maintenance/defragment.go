@@ -6,6 +6,8 @@ package maintenance
 
 import (
 	"fmt"
+	"strings"
+	"syscall"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -20,6 +22,8 @@ const (
 	// maxLag is how many raft entries a successor may be behind the leader: a fifth of what etcd keeps in memory for members that catch up
 	// (SnapshotCatchUpEntries, 5000 by default).
 	maxLag = 1000
+	// maxAttempts is how often a member is asked to defragment its database, if it fails.
+	maxAttempts = 2
 )
 
 // isWorthIt reports whether a database has enough space to free. A cluster without space frees as much as it can.
@@ -73,13 +77,26 @@ func (s *work) skip(member, why string) {
 
 func (s *work) defragment(i int) *Decision {
 	o, db := s.Snapshot.Ordinals[i], s.Databases[i]
+	step := Step{Action: defragment, Ordinal: i}
+	attempts := s.record.number(o.Name, keyAttempts)
+	if s.Failed == step.name(s.Snapshot.Ordinals) {
+		return fail(v1alpha1.ErrMaintenance, "%s was asked %d times to defragment its database, which stops it, and is not asked again: %v; %s", o.Name, attempts, s.Failure, remedy(o.Name, s.Failure))
+	}
 	cost := "all members participate, and the others keep serving"
 	if s.votes() == 1 {
 		cost = "it is the only voter: reads and writes stop until it is done"
 	}
-	s.record = s.record.withMember(o.Name, keyBefore, db.Size)
-	return act(Step{Action: defragment, Ordinal: i, Reason: fmt.Sprintf(
-		"%s has %s of %s free; %s", o.Name, size(db.Free()), size(db.Size), cost)})
+	s.record = s.record.withMember(o.Name, keyBefore, db.Size).withMember(o.Name, keyAttempts, attempts+1)
+	step.Reason = fmt.Sprintf("%s has %s of %s free; %s", o.Name, size(db.Free()), size(db.Size), cost)
+	return act(step)
+}
+
+// remedy returns what to do about a defragmentation that keeps failing.
+func remedy(member string, failure error) string {
+	if strings.Contains(failure.Error(), syscall.ENOSPC.Error()) {
+		return fmt.Sprintf("etcd copies what is in use of the database: free space on the volume of %s, or raise spec.storageCapacity", member)
+	}
+	return "check the log of " + member
 }
 
 // handover moves leadership from the last member to one that is already defragmented.

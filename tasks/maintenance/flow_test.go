@@ -5,6 +5,7 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -30,7 +31,8 @@ type members struct {
 	mu    sync.Mutex
 	world *world
 	did   []string
-	fails string
+	// fails is what fails, and says the error.
+	fails, says string
 }
 
 func (m *members) Dial(endpoint string, _ *tls.Config) (etcdclient.Client, error) {
@@ -54,7 +56,7 @@ func (o *one) do(what string, change func(w *world)) error {
 	asked := fmt.Sprintf("m-%d %s", o.ordinal, what)
 	o.members.did = append(o.members.did, asked)
 	if asked == o.members.fails {
-		return errors.New("etcd does not")
+		return errors.New(cmp.Or(o.members.says, "etcd does not"))
 	}
 	change(o.members.world)
 	return nil
@@ -155,6 +157,62 @@ func TestWhoCompacts(t *testing.T) {
 	in, err = h.gather(t.Context(), task)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(in.AlarmsKnown).To(BeFalse(), "nothing is moved while they are not known")
+}
+
+// insist does what the engine does, which executes a task again after an error.
+func insist(t *testing.T, g *machine.WithT, h *Handler, task tasks.Typed[Config]) (end tasks.Verdict) {
+	for range 10 {
+		var err error
+		if end, err = carryOut(t, g, h, task); err == nil {
+			return end
+		}
+	}
+	return end
+}
+
+// Each defragmentation that fails has stopped a member: the second one ends the task, also after a restart of the operator.
+func TestADefragmentationThatEtcdRefusesAgainAndAgain(t *testing.T) {
+	for says, hint := range map[string]string{
+		"write /data/db.tmp: no space left on device": "free space on the volume of m-0",
+		"bolt: page is broken":                        "check the log of m-0",
+	} {
+		g, m, h, task := newMaintenance(t)
+		task.Config.EtcdCompaction = false
+		m.fails, m.says = "m-0 defragments", says
+		end := insist(t, g, h, task)
+		g.Expect(end.Outcome).To(Equal(tasks.Fail))
+		g.Expect(end.Code).To(Equal(v1alpha1.ErrMaintenance))
+		g.Expect(end.Message).To(And(ContainSubstring("m-0 was asked 2 times to defragment its database"), ContainSubstring(says), ContainSubstring(hint)))
+		g.Expect(m.asked()).To(Equal([]string{"m-0 defragments", "m-0 defragments"}))
+		g.Expect(task.Object.Status.Result).To(HaveKeyWithValue("m-0.attempts", "2"))
+		v, err := h.Execute(t.Context(), task)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(v.Outcome).To(Equal(tasks.Fail), "while its end could not be written")
+
+		h.calls.Forget("task")
+		g.Expect(insist(t, g, h, task).Outcome).To(Equal(tasks.Fail))
+		g.Expect(m.asked()).To(HaveLen(3))
+	}
+}
+
+// One whose answer was an error may have been carried out: what the database shows counts.
+func TestADefragmentationThatWasCarriedOutInSpiteOfItsError(t *testing.T) {
+	g, m, h, task := newMaintenance(t)
+	task.Config.EtcdCompaction = false
+	m.fails = "m-0 defragments"
+	_, err := carryOut(t, g, h, task)
+	g.Expect(err).To(HaveOccurred())
+	v, err := h.Execute(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	task.Object.Status.Result = v.Result
+	g.Expect(h.Perform(t.Context(), task.Task, *v.Step)).To(Succeed())
+	g.Eventually(m.asked).WithPolling(time.Millisecond).Should(HaveLen(2))
+	m.mu.Lock()
+	m.world.defragmented(0)
+	m.mu.Unlock()
+	end := insist(t, g, h, task)
+	g.Expect(end.Outcome).To(Equal(tasks.Done), end.Message)
+	g.Expect(m.asked()).To(Equal([]string{"m-0 defragments", "m-0 defragments", "m-2 defragments", "m-1 hands over to 1", "m-1 defragments"}))
 }
 
 // What etcd refuses comes back, and is asked for again.

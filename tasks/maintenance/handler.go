@@ -89,7 +89,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	switch {
 	case known && call.Running:
 		return tasks.Verdict{Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: "under way: " + call.Name, RequeueAfter: pollInterval}, nil
-	case known && call.Err != nil:
+	case known && call.Err != nil && !record(task.Object.Status.Result).isLastTry(call.Name):
 		// The next observation shows how it ended.
 		h.calls.Forget(uid)
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrMaintenance, call.Err)
@@ -98,7 +98,9 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	if err != nil {
 		return tasks.Unobserved(tasks.Fail, err)
 	}
-	in.Completed = call.Name
+	if in.Completed = call.Name; call.Err != nil {
+		in.Completed, in.Failed, in.Failure = "", call.Name, call.Err
+	}
 	return verdict(in, decide(in)), nil
 }
 

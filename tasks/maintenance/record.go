@@ -7,11 +7,12 @@ package maintenance
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 )
 
-// Keys of status.result. The keys of a member are its name, a dot, and one of the last three.
+// Keys of status.result. The keys of a member are its name, a dot, and one of the last four.
 const (
 	// keyRevision is the revision to compact to; keyCompacted exists once that is done.
 	keyRevision  = "compaction.revision"
@@ -25,6 +26,8 @@ const (
 	keyBefore  = "bytesBefore"
 	keyAfter   = "bytesAfter"
 	keySkipped = "skipped"
+	// keyAttempts is how often the defragmentation of a member was requested, written before each request.
+	keyAttempts = "attempts"
 )
 
 // record is the progress of a task: its status.result. It is replaced, never modified.
@@ -32,8 +35,8 @@ type record map[string]string
 
 func (r record) with(key, value string) record { return memory.With(r, key, value) }
 
-func (r record) withMember(member, key string, bytes int64) record {
-	return r.with(member+"."+key, strconv.FormatInt(bytes, 10))
+func (r record) withMember(member, key string, n int64) record {
+	return r.with(member+"."+key, strconv.FormatInt(n, 10))
 }
 
 // of returns what is recorded about a member.
@@ -42,8 +45,8 @@ func (r record) of(member, key string) (string, bool) {
 	return value, ok
 }
 
-// bytes returns a number that is recorded about a member; 0 if there is none.
-func (r record) bytes(member, key string) int64 {
+// number returns a number that is recorded about a member; 0 if there is none.
+func (r record) number(member, key string) int64 {
 	value, _ := r.of(member, key)
 	n, _ := strconv.ParseInt(value, 10, 64)
 	return n
@@ -60,6 +63,12 @@ func (r record) isDone(member string) bool {
 func (r record) hasIntent(member string) bool {
 	_, recorded := r.of(member, keyBefore)
 	return recorded && !r.isDone(member)
+}
+
+// isLastTry reports whether no further request follows a step that fails. Each defragmentation stops a member, also one that fails.
+func (r record) isLastTry(step string) bool {
+	member, ok := strings.CutPrefix(step, string(defragment)+" ")
+	return ok && r.number(member, keyAttempts) >= maxAttempts
 }
 
 // revision returns the revision to compact to; 0 if none is recorded.

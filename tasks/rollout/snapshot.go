@@ -26,6 +26,8 @@ const (
 type taken struct {
 	name string
 	at   time.Time
+	// revision that the cluster had when the snapshot was first requested, as far as this operator knows; 0 if no member reported it.
+	revision int64
 	// noStore: the agents of the running pods have no store yet.
 	noStore bool
 }
@@ -54,11 +56,14 @@ func (h *Handler) takeSnapshot(ctx context.Context, task tasks.Task, d detail) e
 	if err != nil {
 		return err
 	}
-	before := d.in.Recorded.Snapshot
+	before, revision := d.in.Recorded.Snapshot, d.in.Snapshot.Cluster.Revision
+	if last, known := h.snapshots.Of(task.Object.UID); known && last.Err != nil && last.Result.revision > 0 {
+		revision = last.Result.revision
+	}
 	h.snapshots.Start(ctx, task.Object.UID, d.step.Reason, snapshotTimeout, func(ctx context.Context) (taken, error) {
-		if before != nil {
-			// The answer to an earlier request may have been lost.
-			if chain, err := agent.Latest(ctx); err == nil && chain.Full != nil && !chain.Full.Created.Before(before.RequestedAt.Truncate(time.Second)) {
+		if before != nil && revision > 0 {
+			// The answer to an earlier request may have been lost. Revisions are compared, not times, since clocks differ.
+			if chain, err := agent.Latest(ctx); err == nil && chain.Full != nil && chain.Full.LastRevision >= revision {
 				return taken{name: chain.Full.Name()}, nil
 			}
 		}
@@ -66,7 +71,7 @@ func (h *Handler) takeSnapshot(ctx context.Context, task tasks.Task, d detail) e
 		if refused, ok := errors.AsType[*api.StatusError](err); ok && refused.Reason == api.CodeNoStore {
 			return taken{noStore: true}, nil
 		}
-		return taken{name: s.Name(), at: h.Clock.Now()}, err
+		return taken{name: s.Name(), at: h.Clock.Now(), revision: revision}, err
 	})
 	return nil
 }

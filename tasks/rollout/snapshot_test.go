@@ -66,24 +66,30 @@ func upgrade(s *cluster.Snapshot) {
 func TestSnapshotComesFirst(t *testing.T) {
 	const askFull, askLatest = api.PathFull + "?final=false", api.PathLatest
 	asked := &v1alpha1.RolloutSnapshot{State: v1alpha1.OperationStateInProgress, RequestedAt: metav1.Time{Time: noon}}
+	// By the clock of its agent, it was taken after the request.
 	older := full
-	older.Created = noon.Add(-time.Hour)
+	older.LastRevision, older.Created = 41, noon.Add(time.Hour)
+	at := func(revision int64) func(*cluster.Snapshot) {
+		return func(s *cluster.Snapshot) { s.Cluster.Revision = revision }
+	}
 	for name, c := range map[string]struct {
 		store    *store
 		recorded *v1alpha1.RolloutSnapshot
+		sees     int64
 		want     string // what the agent is asked for
 		snapshot string // the name that is recorded
 		held     bool
 	}{
 		"it is taken": {store: &store{}, want: askFull, snapshot: full.Name()},
-		"the answer to an earlier request was lost":      {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, want: askLatest, snapshot: full.Name()},
-		"an earlier request was lost":                    {store: &store{latest: backup.Chain{Full: &older}}, recorded: asked, want: askLatest + " " + askFull, snapshot: full.Name()},
-		"an earlier request was lost, and there is none": {store: &store{}, recorded: asked, want: askLatest + " " + askFull, snapshot: full.Name()},
-		"it fails":                           {store: &store{code: api.CodeSnapshotFailed}, want: askFull, held: true},
-		"the running pods have no store yet": {store: &store{code: api.CodeNoStore}, want: askFull},
+		"the answer to an earlier request was lost":      {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, sees: 42, want: askLatest, snapshot: full.Name()},
+		"an earlier request was lost":                    {store: &store{latest: backup.Chain{Full: &older}}, recorded: asked, sees: 42, want: askLatest + " " + askFull, snapshot: full.Name()},
+		"an earlier request was lost, and there is none": {store: &store{}, recorded: asked, sees: 42, want: askLatest + " " + askFull, snapshot: full.Name()},
+		"no member says what there is to have":           {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, want: askFull, snapshot: full.Name()},
+		"it fails":                                       {store: &store{code: api.CodeSnapshotFailed}, want: askFull, held: true},
+		"the running pods have no store yet":             {store: &store{code: api.CodeNoStore}, want: askFull},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newTrial(t, observed(noon, upgrade), observed(noon, upgrade))
+			r := newTrial(t, observed(noon, upgrade, at(c.sees)), observed(noon, upgrade, at(c.sees)))
 			server := httptest.NewServer(c.store)
 			t.Cleanup(server.Close)
 			r.handler.Agent = func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
@@ -125,6 +131,30 @@ func TestSnapshotComesFirst(t *testing.T) {
 			r.Expect(second.Rollout.Snapshot.Name).To(Equal(c.snapshot), "it is recorded with the intent")
 		})
 	}
+}
+
+// A snapshot whose answer was lost has what there was when it was first requested, also if more was written since.
+func TestASnapshotThatWasTakenForAnEarlierRequest(t *testing.T) {
+	at := func(revision int64) func(*cluster.Snapshot) {
+		return func(s *cluster.Snapshot) { s.Cluster.Revision = revision }
+	}
+	agent := &store{code: api.CodeSnapshotFailed}
+	server := httptest.NewServer(agent)
+	t.Cleanup(server.Close)
+	r := newTrial(t, observed(noon, upgrade, at(42)), observed(noon, upgrade, at(42)))
+	r.handler.Agent = func(context.Context, *v1alpha1.Etcd) (api.Client, error) { return api.Client{BaseURL: server.URL}, nil }
+	ask := func(revision int64) {
+		d := detail{in: rollout.Input{Snapshot: observed(noon, upgrade, at(revision))}, step: rollout.Step{Reason: "first"}}
+		d.in.Recorded.Snapshot = &v1alpha1.RolloutSnapshot{}
+		r.Expect(r.handler.takeSnapshot(t.Context(), r.task.Task, d)).To(Succeed())
+		r.Eventually(func() bool { call, _ := r.handler.snapshots.Of(""); return call.Running }).WithTimeout(machine.Patience()).Should(BeFalse())
+	}
+	ask(42)
+	agent.mu.Lock()
+	agent.code, agent.latest = "", backup.Chain{Full: &full}
+	agent.mu.Unlock()
+	ask(50)
+	r.Expect(agent.requests()).To(Equal([]string{api.PathLatest, api.PathFull + "?final=false", api.PathLatest}))
 }
 
 // While the snapshot is being taken, nothing else is asked for and no pod is removed. A task that ends waits for none.

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -43,6 +44,8 @@ const (
 	minTimeout     = time.Second
 	pollInterval   = time.Second
 	takeSnapshot   = "TakeSnapshot"
+	// keyRequested, in status.result, is the revision that the cluster had when the snapshot was first requested.
+	keyRequested = "requestedRevision"
 )
 
 // Config is spec.config of an OnDemandSnapshot.
@@ -103,7 +106,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 }
 
 // Execute implements tasks.Methods.
-func (h *Handler) Execute(_ context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
+func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.Verdict, error) {
 	uid, config := task.Object.UID, task.Config
 	call, known := h.calls.Of(uid)
 	switch {
@@ -124,13 +127,30 @@ func (h *Handler) Execute(_ context.Context, task tasks.Typed[Config]) (tasks.Ve
 		return tasks.Verdict{}, coded.Error(v1alpha1.ErrSnapshot, call.Err)
 	}
 	reason := fmt.Sprintf("the leading agent takes a %s snapshot", config.Type)
-	asked := task.Object.Status.LastOperation
-	return tasks.Verdict{
+	asked, atLeast := task.Object.Status.LastOperation, h.requestedAt(ctx, task)
+	v := tasks.Verdict{
 		Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: reason,
 		Step: &tasks.Step{Operation: takeSnapshot, Reason: reason, RecheckAfter: pollInterval, Detail: request{
-			config: config, name: reason, left: left, askedBefore: asked != nil && asked.Name == takeSnapshot,
+			config: config, name: reason, left: left, askedBefore: asked != nil && asked.Name == takeSnapshot, atLeast: atLeast,
 		}},
-	}, nil
+	}
+	if atLeast > 0 {
+		v.Result = map[string]string{keyRequested: strconv.FormatInt(atLeast, 10)}
+	}
+	return v, nil
+}
+
+// requestedAt returns the revision that the cluster had when the snapshot was first requested: as recorded, or else as observed now; 0 if
+// no member reports it. The request does not depend on it.
+func (h *Handler) requestedAt(ctx context.Context, task tasks.Typed[Config]) int64 {
+	if recorded, err := strconv.ParseInt(task.Object.Status.Result[keyRequested], 10, 64); err == nil {
+		return recorded
+	}
+	s, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
+	if err != nil {
+		return 0
+	}
+	return s.Cluster.Revision
 }
 
 // request is the Detail of a tasks.Step of this type.
@@ -140,21 +160,23 @@ type request struct {
 	left   time.Duration
 	// askedBefore: an earlier request got no answer or failed.
 	askedBefore bool
+	// atLeast is the revision that a snapshot must reach to be that of an earlier request; 0 if that is not known.
+	atLeast int64
 }
 
 // Perform implements tasks.Methods. It starts the request; Execute waits for its outcome.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
-	r, since := step.Detail.(request), task.Object.Status.InitiatedAt.Time
+	r := step.Detail.(request)
 	config := r.config
 	agent, err := h.Agent(ctx, task.Etcd)
 	if err != nil {
 		return coded.Error(v1alpha1.ErrSnapshot, err)
 	}
 	h.calls.Start(ctx, task.Object.UID, r.name, r.left, func(ctx context.Context) (*backup.Snapshot, error) {
-		if r.askedBefore {
+		if r.askedBefore && r.atLeast > 0 {
 			// The answer to an earlier request may have been lost.
 			if chain, err := agent.Latest(ctx); err == nil {
-				if s := takenSince(chain, config, since); s != nil {
+				if s := takenSince(chain, config, r.atLeast); s != nil {
 					return s, nil
 				}
 			}
@@ -168,8 +190,9 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	return nil
 }
 
-// takenSince returns a snapshot of the requested kind that was taken since the task began; nil if there is none.
-func takenSince(chain backup.Chain, config Config, began time.Time) *backup.Snapshot {
+// takenSince returns a snapshot of the requested kind that has everything up to a revision; nil if there is none. It compares revisions, not
+// times, since clocks differ.
+func takenSince(chain backup.Chain, config Config, revision int64) *backup.Snapshot {
 	newest := chain.Full
 	if config.Type == Delta {
 		newest = nil
@@ -177,7 +200,7 @@ func takenSince(chain backup.Chain, config Config, began time.Time) *backup.Snap
 			newest = &chain.Deltas[n-1]
 		}
 	}
-	if newest == nil || newest.Created.Before(began.Truncate(time.Second)) || newest.Final != config.IsFinal {
+	if newest == nil || newest.LastRevision < revision || newest.Final != config.IsFinal {
 		return nil
 	}
 	return newest

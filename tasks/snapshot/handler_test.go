@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -73,7 +74,7 @@ func newFixture(t *testing.T, config string) *fixture {
 	f := &fixture{WithT: machine.Gomega(t), agent: &agent{}, clock: testingclock.NewFakePassiveClock(epoch)}
 	server := httptest.NewServer(f.agent)
 	t.Cleanup(server.Close)
-	f.handler = &Handler{Clock: f.clock, Agent: func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
+	f.handler = &Handler{Clock: f.clock, Observer: at(42), Agent: func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
 		return api.Client{BaseURL: server.URL}, nil
 	}}
 	c, err := taskconfig.Decode[Config](config)
@@ -91,6 +92,9 @@ func (f *fixture) run(t *testing.T) (end tasks.Verdict, failure error) {
 		if v, failure = f.handler.Execute(t.Context(), f.task); failure != nil || v.Outcome != tasks.Continue {
 			end = v
 			return true
+		}
+		if v.Result != nil {
+			f.task.Object.Status.Result = v.Result
 		}
 		if v.Step != nil {
 			f.task.Object.Status.LastOperation = &v1alpha1.LastOperation{Name: v.Step.Operation}
@@ -125,30 +129,69 @@ func TestDeltaSnapshotOfNothing(t *testing.T) {
 	f.Expect(end.Message).To(ContainSubstring("nothing has happened"))
 }
 
-// An operator that takes over finds what was taken since the task began, and asks only when there is nothing.
+// at returns an observer of a cluster at a revision.
+func at(revision int64) observed {
+	s := clustertest.Healthy(3)
+	s.Cluster.Revision = revision
+	return observed{snapshot: s}
+}
+
+// An operator that takes over finds what was taken since the task asked for it first, and asks only when there is nothing. Revisions say so,
+// since clocks differ.
 func TestResume(t *testing.T) {
-	older, newer := full(epoch.Add(-time.Minute)), full(epoch.Add(time.Minute))
-	final := newer
-	final.Final = true
+	snapshot := func(revision int64, final bool) *backup.Snapshot {
+		s := full(epoch.Add(time.Hour))
+		s.LastRevision, s.Final = revision, final
+		return &s
+	}
+	late := full(epoch.Add(-time.Hour))
 	for name, c := range map[string]struct {
-		latest *backup.Snapshot
-		asks   int
+		recorded string
+		sees     observed
+		latest   *backup.Snapshot
+		asks     []string
 	}{
-		"nothing was taken":             {nil, 2},
-		"an older one":                  {&older, 2},
-		"one that is not what is asked": {&final, 2},
-		"the answer was lost":           {&newer, 1},
+		"nothing was taken":                  {"42", at(50), nil, []string{api.PathLatest, api.PathFull}},
+		"one of before, by a clock ahead":    {"42", at(50), snapshot(41, false), []string{api.PathLatest, api.PathFull}},
+		"one that is not what is asked":      {"42", at(50), snapshot(42, true), []string{api.PathLatest, api.PathFull}},
+		"the answer was lost":                {"42", at(50), snapshot(42, false), []string{api.PathLatest}},
+		"it was lost, by a clock behind":     {"42", at(50), &late, []string{api.PathLatest}},
+		"it is not known at which revision":  {"", observed{err: errors.New("no answer")}, snapshot(99, false), []string{api.PathFull}},
+		"what an earlier operator asked for": {"", at(50), snapshot(49, false), []string{api.PathLatest, api.PathFull}},
+		"has everything that there is":       {"", at(50), snapshot(50, false), []string{api.PathLatest}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, "type: full")
+			f.handler.Observer = c.sees
 			f.task.Object.Status.LastOperation = &v1alpha1.LastOperation{Name: takeSnapshot}
+			if c.recorded != "" {
+				f.task.Object.Status.Result = map[string]string{keyRequested: c.recorded}
+			}
 			f.agent.latest.Full, f.agent.answer = c.latest, full(epoch.Add(time.Hour))
 			end, err := f.run(t)
 			f.Expect(err).NotTo(HaveOccurred())
 			f.Expect(end.Outcome).To(Equal(tasks.Done))
-			f.Expect(f.agent.requests()).To(HaveLen(c.asks))
+			var asked []string
+			for _, request := range f.agent.requests() {
+				path, _, _ := strings.Cut(request, "?")
+				asked = append(asked, path)
+			}
+			f.Expect(asked).To(Equal(c.asks))
 		})
 	}
+}
+
+// The revision at the first request is recorded with it, and stays when that is repeated.
+func TestTheRevisionAtTheFirstRequest(t *testing.T) {
+	f := newFixture(t, "type: full")
+	f.agent.code = http.StatusMethodNotAllowed
+	_, err := f.run(t)
+	f.Expect(err).To(HaveOccurred())
+	f.handler.Observer = at(50)
+	_, err = f.run(t)
+	f.Expect(err).To(HaveOccurred())
+	f.Expect(f.task.Object.Status.Result).To(Equal(map[string]string{keyRequested: "42"}))
+	f.Expect(f.agent.requests()).To(Equal([]string{"/snapshot/full?final=false", "/snapshot/latest", "/snapshot/full?final=false"}))
 }
 
 func TestTheAgentRefuses(t *testing.T) {
@@ -265,18 +308,17 @@ func TestConfigOfASnapshot(t *testing.T) {
 // An answer that was lost is found in the store, if it is what was asked for.
 func TestTakenSince(t *testing.T) {
 	g := NewWithT(t)
-	delta := func(at time.Duration, final bool) backup.Snapshot {
-		return backup.Snapshot{Kind: backup.Delta, Created: epoch.Add(at), Final: final}
+	delta := func(revision int64) backup.Snapshot {
+		return backup.Snapshot{Kind: backup.Delta, LastRevision: revision}
 	}
-	chain := backup.Chain{Full: &backup.Snapshot{Kind: backup.Full, Created: epoch}, Deltas: []backup.Snapshot{delta(0, false), delta(time.Minute, false)}}
-	g.Expect(takenSince(chain, Config{Type: Delta}, epoch)).To(HaveValue(Equal(chain.Deltas[1])))
-	g.Expect(takenSince(chain, Config{Type: Delta}, epoch.Add(time.Hour))).To(BeNil())
-	g.Expect(takenSince(chain, Config{Type: Full}, epoch.Add(time.Millisecond))).To(HaveValue(Equal(*chain.Full)), "names have full seconds")
-	g.Expect(takenSince(chain, Config{Type: Full, IsFinal: true}, epoch)).To(BeNil())
-	chain.Deltas = chain.Deltas[:1]
-	g.Expect(takenSince(chain, Config{Type: Delta}, epoch)).To(HaveValue(Equal(chain.Deltas[0])))
+	chain := backup.Chain{Full: &backup.Snapshot{Kind: backup.Full, LastRevision: 5}, Deltas: []backup.Snapshot{delta(7), delta(9)}}
+	g.Expect(takenSince(chain, Config{Type: Delta}, 8)).To(HaveValue(Equal(chain.Deltas[1])))
+	g.Expect(takenSince(chain, Config{Type: Delta}, 10)).To(BeNil())
+	g.Expect(takenSince(chain, Config{Type: Full}, 5)).To(HaveValue(Equal(*chain.Full)))
+	g.Expect(takenSince(chain, Config{Type: Full}, 6)).To(BeNil())
+	g.Expect(takenSince(chain, Config{Type: Full, IsFinal: true}, 5)).To(BeNil())
 	chain.Deltas = nil
-	g.Expect(takenSince(chain, Config{Type: Delta}, epoch)).To(BeNil(), "a full one is no delta")
+	g.Expect(takenSince(chain, Config{Type: Delta}, 5)).To(BeNil(), "a full one is no delta")
 }
 
 func TestTaken(t *testing.T) {

@@ -68,8 +68,15 @@ func (w *World) finish(name string) {
 			Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(report)}},
 		}}}
 	})
-	edit(w, j.Namespace, j.Name, "status", func(j *batchv1.Job) {
-		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	w.After(w.between(1000, 3000), "Job controller", "", func() { w.complete(j) })
+}
+
+// complete has the Job controller count the pod of a Job, which it does a second or more after the pod has ended.
+func (w *World) complete(ended *batchv1.Job) {
+	edit(w, ended.Namespace, ended.Name, "status", func(j *batchv1.Job) {
+		if j.UID == ended.UID {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		}
 	})
 }
 

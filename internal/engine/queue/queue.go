@@ -116,10 +116,11 @@ func mayRunBeside(head, t *v1alpha1.EtcdOperatorTask) bool {
 
 // letsPass reports whether the head lets a task begin beside it: the head is stalled, or waits for other Etcds; it is blocked, and the task
 // may unblock it; or it pauses, perhaps for days, and the task does not touch members. While a request to change the members may still take
-// effect, nothing begins that may restart one.
+// effect, nothing begins that may restart one. A member that has lost its data is replaced beside a rollout that is suspended, whatever
+// blocked that before.
 func letsPass(head, t *v1alpha1.EtcdOperatorTask) bool {
 	if held, _ := head.Status.Held(); held != nil && held.Guard == v1alpha1.GuardChangeObserved {
-		return sideways(t) && stalled(head)
+		return sideways(t) && (stalled(head) || pauses(head))
 	}
 	return stalled(head) || waits(head) || pauses(head) && sideways(t) || !sideways(t) && (blocked(head) || head.StopsNothingYet())
 }
@@ -159,10 +160,11 @@ func (q Queue) Preempted() Queue {
 
 func runs(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1.TaskStateInProgress }
 
-// blocked reports whether a guard blocks the next step of a task, or the task says that it waits.
+// blocked reports whether a guard blocks the next step of a task, the task says that it waits, or it is a rollout that is suspended.
 func blocked(t *v1alpha1.EtcdOperatorTask) bool {
 	held, _ := t.Status.Held()
-	return held != nil || t.Status.Progressing().Reason == v1alpha1.ReasonHeld && t.Spec.Type == v1alpha1.OnDemandMaintenance
+	return held != nil || Suspended(t) && t.Spec.Type == v1alpha1.QuorumAwareRollout ||
+		t.Status.Progressing().Reason == v1alpha1.ReasonHeld && t.Spec.Type == v1alpha1.OnDemandMaintenance
 }
 
 // stalled reports whether a task is stalled.
@@ -175,9 +177,14 @@ func waits(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.Status.State == v1alpha1.TaskStatePending && meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionAdmitted)
 }
 
-// pauses reports whether a running task waits for the next window of an EtcdFleetPolicy.
+// pauses reports whether a running task waits for the next window of an EtcdFleetPolicy, or is suspended.
 func pauses(t *v1alpha1.EtcdOperatorTask) bool {
-	return runs(t) && t.Status.Progressing().Reason == v1alpha1.ReasonWaitingForWindow
+	return runs(t) && t.Status.Progressing().Reason == v1alpha1.ReasonWaitingForWindow || Suspended(t)
+}
+
+// Suspended reports whether a running task is suspended between two steps, and says so: it takes none before it is resumed.
+func Suspended(t *v1alpha1.EtcdOperatorTask) bool {
+	return runs(t) && t.Spec.Suspend && t.Status.Progressing().Reason == v1alpha1.ReasonSuspended
 }
 
 // sideways reports whether a task may run beside a stalled rollout, since it does not disrupt members.

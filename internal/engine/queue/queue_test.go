@@ -249,6 +249,12 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 		t.Status.Conditions = rollout(0, v1alpha1.ReasonStalled).Status.Conditions
 		return t
 	}
+	resting := func(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+		t.Status.Conditions = rollout(0, v1alpha1.ReasonSuspended).Status.Conditions
+		return suspended(t)
+	}
+	resumed := resting(rollout(0, ""))
+	resumed.Spec.Suspend = false
 	recovery := ofType(rollout(0, ""), v1alpha1.QuorumLossRecovery)
 	waiting := inState(rollout(0, ""), v1alpha1.TaskStatePending)
 	unanswered := blocked(members(""))
@@ -289,6 +295,19 @@ func TestBesideAChangeOfMembers(t *testing.T) {
 		"a snapshot beside a rollout that pauses":                {rollout(0, v1alpha1.ReasonWaitingForWindow), pending(v1alpha1.OnDemandSnapshot), true},
 		"a change beside a rollout that pauses":                  {rollout(0, v1alpha1.ReasonWaitingForWindow), pending(v1alpha1.MembershipChange), false},
 		"maintenance beside a rollout that pauses":               {rollout(0, v1alpha1.ReasonWaitingForWindow), pending(v1alpha1.OnDemandMaintenance), false},
+		"a change beside a rollout that is suspended":            {resting(rollout(0, "")), pending(v1alpha1.MembershipChange), true},
+		"and was blocked before":                                 {resting(blocked(rollout(0, ""))), pending(v1alpha1.MembershipChange), true},
+		"a change beside a rollout that is about to be":          {suspended(rollout(0, "")), pending(v1alpha1.MembershipChange), false},
+		"a change beside a rollout that was resumed":             {resumed, pending(v1alpha1.MembershipChange), false},
+		"a change beside a recreation that is suspended":         {resting(recreation(v1alpha1.RecreateNeedsDeletion)), pending(v1alpha1.MembershipChange), false},
+		"a snapshot beside a rollout that is suspended":          {resting(rollout(0, "")), pending(v1alpha1.OnDemandSnapshot), true},
+		"and was blocked":                                        {resting(blocked(rollout(0, ""))), pending(v1alpha1.OnDemandSnapshot), true},
+		"a snapshot beside a change that is suspended":           {resting(members("")), pending(v1alpha1.OnDemandSnapshot), true},
+		"and whose request may still take effect":                {resting(unanswered.DeepCopy()), pending(v1alpha1.OnDemandSnapshot), true},
+		"a rollout beside a change that is suspended":            {resting(members("")), pending(v1alpha1.QuorumAwareRollout), false},
+		"a rollout beside one whose request may take effect":     {resting(unanswered.DeepCopy()), pending(v1alpha1.QuorumAwareRollout), false},
+		"maintenance beside a rollout that is suspended":         {resting(rollout(0, "")), pending(v1alpha1.OnDemandMaintenance), false},
+		"a snapshot beside a recovery that is suspended":         {resting(recovery.DeepCopy()), pending(v1alpha1.OnDemandSnapshot), false},
 		"another change":                                         {blocked(members("")), pending(v1alpha1.MembershipChange), false},
 	} {
 		q := New([]*v1alpha1.EtcdOperatorTask{c.head, c.other})
