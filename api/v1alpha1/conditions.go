@@ -349,6 +349,8 @@ const (
 	ReasonVolumeMissing = "VolumeMissing"
 	// ReasonVolumeLost means that the volume of a claim no longer exists.
 	ReasonVolumeLost = "VolumeLost"
+	// ReasonVolumeUnusable means that a member cannot read or write its volume.
+	ReasonVolumeUnusable = "VolumeUnusable"
 	// ReasonNotReplaced means that etcd has not yet added the learner that replaces a member.
 	ReasonNotReplaced = "NotReplaced"
 	// ReasonNotListed means that the cluster serves without listing a member, which waits until the operator adds it.
@@ -372,7 +374,7 @@ func IsDataVolumeReason(reason string) bool {
 	switch reason {
 	case ReasonDataOfAnotherCluster, ReasonDataLost, ReasonDataDamaged, ReasonBackupUnreachable,
 		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonPreviousClusterServes, ReasonRebuildFailed,
-		ReasonFirstStartBlocked, ReasonNotListed, ReasonMemberRemoved:
+		ReasonFirstStartBlocked, ReasonNotListed, ReasonMemberRemoved, ReasonVolumeUnusable:
 		return true
 	}
 	return false
