@@ -441,6 +441,45 @@ func TestHibernationInTheStatus(t *testing.T) {
 	g.Expect(step(func(o *Input) { o.Snapshot = serving(3, id) }).Recovery).To(BeNil())
 }
 
+// While no member runs, although they are to, nothing says that the Etcd has no replicas, or what kept a member from starting before.
+func TestStoppedMembers(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	etcd.Spec.Replicas = 0
+	step := func(s *cluster.Snapshot, why string) {
+		o := observed(etcd, s, later)
+		if why != "" {
+			o.Size = &scale.Size{Reason: v1alpha1.ReasonWakingUp, Why: why}
+		}
+		etcd.Status = Next(o)
+	}
+	says := func(conditionType string, status metav1.ConditionStatus, reason, message string) {
+		g.ExpectWithOffset(1, etcd.Status.Conditions.Find(conditionType)).To(HaveValue(And(
+			HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", message))), conditionType)
+	}
+	step(clustertest.Healthy(0), "")
+	says(v1alpha1.ConditionScaled, metav1.ConditionTrue, v1alpha1.ReasonHibernated, "The Etcd has no replicas.")
+	says(v1alpha1.ConditionDataVolumesReady, metav1.ConditionTrue, v1alpha1.ReasonHibernated, "The Etcd has no replicas.")
+
+	etcd.Spec.Replicas = 3
+	for why, message := range map[string]string{
+		"":                    "The cluster wakes up, and no member has been started yet.",
+		"waiting for the Job": "The cluster wakes up, and no member has been started yet: waiting for the Job.",
+	} {
+		step(clustertest.Healthy(0), why)
+		says(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWakingUp, message)
+		says(v1alpha1.ConditionScaled, metav1.ConditionFalse, v1alpha1.ReasonWakingUp, message)
+		says(v1alpha1.ConditionDataVolumesReady, metav1.ConditionUnknown, v1alpha1.ReasonWakingUp, message)
+	}
+
+	held := clustertest.Healthy(0)
+	held.StatefulSet.HeldAtZeroBy = "task"
+	step(held, "")
+	const task = "A task has stopped all members, and will start them again."
+	says(v1alpha1.ConditionScaled, metav1.ConditionFalse, v1alpha1.ReasonHeldAtZero, task)
+	says(v1alpha1.ConditionDataVolumesReady, metav1.ConditionUnknown, v1alpha1.ReasonHeldAtZero, task)
+}
+
 // What a reconcile did not find out keeps its error: a Secret that could not be read, owners that were not checked, and a
 // stage that was skipped.
 func TestErrorsOfWhatIsNotKnown(t *testing.T) {
