@@ -254,6 +254,7 @@ const (
 	ReasonRolloutPending     = "RolloutPending"
 	ReasonHibernated         = "Hibernated"
 	ReasonHeldAtZero         = "HeldAtZero"
+	ReasonNotObserved        = "NotObserved"
 	// ReasonTLSInUse means that all connections use TLS as specified.
 	ReasonTLSInUse = "TLSInUse"
 	// ReasonSecretInvalid means that a Secret is missing or unusable; the message names it.

@@ -277,7 +277,7 @@ func TestLastErrors(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
 	o := unsettled(etcd, clustertest.Healthy(3), later)
-	o.Failures = []Failure{{v1alpha1.ErrApply, errors.New("applying Service a: no")}}
+	o.Failures = []Failure{{Code: v1alpha1.ErrApply, Err: errors.New("applying Service a: no")}}
 	etcd.Status = Next(o)
 	g.Expect(etcd.Status.LastErrors).To(Equal([]v1alpha1.LastError{{Code: v1alpha1.ErrApply, Description: "applying Service a: no", ObservedAt: later}}))
 	etcd.Status = Next(unsettled(etcd, clustertest.Healthy(3), later))
@@ -319,7 +319,7 @@ func TestErrorsThatLast(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
 	failing := unsettled(etcd, clustertest.Healthy(3), noon)
-	failing.Failures = []Failure{{v1alpha1.ErrApply, errors.New("no")}}
+	failing.Failures = []Failure{{Code: v1alpha1.ErrApply, Err: errors.New("no")}}
 	etcd.Status = Next(failing)
 	g.Expect(etcd.Status.LastErrors).To(ConsistOf(v1alpha1.LastError{Code: v1alpha1.ErrApply, Description: "no", ObservedAt: noon}))
 	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionReconciled)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", "no.")))
@@ -364,7 +364,7 @@ func TestPartOfAnObservation(t *testing.T) {
 	s := clustertest.Healthy(3)
 	clustertest.Away(s, 1, v1alpha1.ClassMissing, "")
 	etcd.Status = Next(Input{
-		State: &state.State{Etcd: etcd, Snapshot: s}, Now: later, Failures: []Failure{{v1alpha1.ErrApply, errors.New("scaling: no")}},
+		State: &state.State{Etcd: etcd, Snapshot: s}, Now: later, Failures: []Failure{{Code: v1alpha1.ErrApply, Err: errors.New("scaling: no")}},
 	})
 	g.Expect(etcd.Status.Members[1].Status).To(Equal(v1alpha1.MemberNotReady))
 	g.Expect(etcd.Status.LastErrors).To(ConsistOf(HaveField("Description", "scaling: no")))
@@ -383,15 +383,36 @@ func TestInterrupted(t *testing.T) {
 	o.ScheduleErr = errors.New("no such month")
 	etcd.Status = Next(o)
 	members := etcd.Status.Members
-	etcd.Status = Interrupted(etcd, []Failure{{v1alpha1.ErrObserve, errors.New("listing pods: timeout")}}, later)
+	etcd.Status = Interrupted(etcd, []Failure{{Code: v1alpha1.ErrObserve, Err: errors.New("listing pods: timeout")}}, later)
 	g.Expect(etcd.Status.LastErrors).To(Equal([]v1alpha1.LastError{
 		{Code: v1alpha1.ErrObserve, Description: "listing pods: timeout", ObservedAt: later},
 		{Code: v1alpha1.ErrSchedule, Description: "no such month", ObservedAt: noon},
 	}))
 	g.Expect(etcd.Status.Members).To(Equal(members))
 	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue())
-	again := Interrupted(etcd, []Failure{{v1alpha1.ErrObserve, errors.New("listing pods: timeout")}}, metav1.NewTime(later.Add(time.Minute)))
+	again := Interrupted(etcd, []Failure{{Code: v1alpha1.ErrObserve, Err: errors.New("listing pods: timeout")}}, metav1.NewTime(later.Add(time.Minute)))
 	g.Expect(again).To(Equal(etcd.Status), "an unchanged status is not written again")
+}
+
+// While a reconcile waits for long, the status does not go on saying that the members are ready: they are not observed. It says it once.
+func TestInterruptedByAWait(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	etcd.Status = Next(observed(etcd, clustertest.Healthy(3), noon))
+	g.Expect(*etcd.Status.Ready).To(BeTrue())
+	waits := []Failure{{Code: v1alpha1.ErrObserve, Err: errors.New("its pods have no owner"), Waits: true}}
+	etcd.Status = Interrupted(etcd, waits, later)
+	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {
+		g.Expect(etcd.Status.Conditions.Find(name)).To(HaveValue(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", v1alpha1.ReasonNotObserved),
+			HaveField("Message", "The members are not observed: its pods have no owner."))))
+	}
+	g.Expect(*etcd.Status.Ready).To(BeFalse())
+	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionStalled)).To(HaveValue(HaveField("Message", "its pods have no owner.")))
+	g.Expect(Interrupted(etcd, waits, metav1.NewTime(later.Add(time.Minute)))).To(Equal(etcd.Status), "an unchanged status is not written again")
+	etcd.Status = Next(observed(etcd, clustertest.Healthy(3), later))
+	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue())
+	g.Expect(*etcd.Status.Ready).To(BeTrue())
+	g.Expect(etcd.Status.LastErrors).To(BeEmpty())
 }
 
 // From the record to the restored cluster.
