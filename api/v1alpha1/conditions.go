@@ -254,6 +254,7 @@ const (
 	ReasonRolloutPending     = "RolloutPending"
 	ReasonHibernated         = "Hibernated"
 	ReasonHeldAtZero         = "HeldAtZero"
+	ReasonNotObserved        = "NotObserved"
 	// ReasonTLSInUse means that all connections use TLS as specified.
 	ReasonTLSInUse = "TLSInUse"
 	// ReasonSecretInvalid means that a Secret is missing or unusable; the message names it.
@@ -349,6 +350,8 @@ const (
 	ReasonVolumeMissing = "VolumeMissing"
 	// ReasonVolumeLost means that the volume of a claim no longer exists.
 	ReasonVolumeLost = "VolumeLost"
+	// ReasonVolumeUnusable means that a member cannot read or write its volume.
+	ReasonVolumeUnusable = "VolumeUnusable"
 	// ReasonNotReplaced means that etcd has not yet added the learner that replaces a member.
 	ReasonNotReplaced = "NotReplaced"
 	// ReasonNotListed means that the cluster serves without listing a member, which waits until the operator adds it.
@@ -372,7 +375,7 @@ func IsDataVolumeReason(reason string) bool {
 	switch reason {
 	case ReasonDataOfAnotherCluster, ReasonDataLost, ReasonDataDamaged, ReasonBackupUnreachable,
 		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonPreviousClusterServes, ReasonRebuildFailed,
-		ReasonFirstStartBlocked, ReasonNotListed, ReasonMemberRemoved:
+		ReasonFirstStartBlocked, ReasonNotListed, ReasonMemberRemoved, ReasonVolumeUnusable:
 		return true
 	}
 	return false

@@ -20,6 +20,8 @@ import (
 const (
 	reportAfter = 2 * time.Second
 	reportTimes = 2
+	// awaitAfter is for a stage that only waits for something to be seen first, which takes seconds.
+	awaitAfter = time.Minute
 )
 
 // failures holds the failing stages of each Etcd.
@@ -36,7 +38,11 @@ type failure struct {
 }
 
 func (f failure) lasts(now time.Time) bool {
-	return f.times >= reportTimes && now.Sub(f.since) >= reportAfter
+	after := reportAfter
+	if f.Waits {
+		after = awaitAfter
+	}
+	return f.times >= reportTimes && now.Sub(f.since) >= after
 }
 
 // note records the outcome of a stage. A success resets its failures; a stage that is not reached keeps them.
@@ -49,11 +55,24 @@ func (f *failures) note(etcd *v1alpha1.Etcd, s stage, err error, now time.Time) 
 		delete(next, s.name)
 		f.Set(etcd, next)
 	case err != nil:
-		if !failed {
-			last.since = now
+		if !failed || last.Waits {
+			last = failure{since: now}
 		}
 		f.Set(etcd, memory.With(before, s.name, failure{status.Failure{Code: s.code, Err: err}, last.times + 1, last.since}))
 	}
+}
+
+// await records that a stage waits for something to be seen first, which ends the reconcile. A failure of the stage stays until it has succeeded.
+func (f *failures) await(etcd *v1alpha1.Etcd, s stage, err error, now time.Time) {
+	before := f.Of(etcd)
+	last, known := before[s.name]
+	switch {
+	case !known:
+		last.since = now
+	case !last.Waits:
+		return
+	}
+	f.Set(etcd, memory.With(before, s.name, failure{status.Failure{Code: s.code, Err: err, Waits: true}, last.times + 1, last.since}))
 }
 
 // reported returns the failures for the status: those that have lasted, and those that the status already reports, because a restarted

@@ -130,6 +130,9 @@ func (p *pass) through(ctx context.Context, stages []stage) (complete bool, inte
 			interrupted = err
 			continue
 		case interrupts(err):
+			if errors.Is(err, state.ErrBehind) {
+				p.failures.await(p.etcd, s, err, p.Clock.Now())
+			}
 			return false, err
 		case errors.Is(err, errSkipped):
 			p.leaveOpen([]stage{s})

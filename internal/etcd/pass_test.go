@@ -101,6 +101,32 @@ func TestWhenAFailureIsReported(t *testing.T) {
 	g.Expect(f.reported(etcd, later)).To(HaveLen(1))
 }
 
+// What a stage waits for does not hide a failure that it has had, and a failure does not wait for a minute because the stage has waited before.
+func TestAWaitBesideAFailure(t *testing.T) {
+	g := NewWithT(t)
+	var f failures
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main", UID: "etcd"}}
+	spec := stages[slices.IndexFunc(stages, func(s stage) bool { return s.name == "spec" })]
+	for range 2 {
+		f.note(etcd, spec, errBroken, noon)
+	}
+	f.await(etcd, spec, state.Awaits("later"), noon.Add(time.Hour))
+	g.Expect(f.reported(etcd, noon.Add(time.Hour))).To(ConsistOf(HaveField("Err", errBroken)))
+	f.note(etcd, spec, nil, noon)
+
+	f.await(etcd, spec, state.Awaits("later"), noon)
+	g.Expect(f.reported(etcd, noon.Add(awaitAfter))).To(BeEmpty(), "once")
+	f.await(etcd, spec, state.Awaits("later"), noon.Add(time.Second))
+	g.Expect(f.reported(etcd, noon.Add(awaitAfter-1))).To(BeEmpty())
+	g.Expect(f.reported(etcd, noon.Add(awaitAfter))).To(ConsistOf(And(HaveField("Waits", true), HaveField("Code", v1alpha1.ErrApply))))
+	g.Expect(f.summary(etcd, noon.Add(awaitAfter), false)).To(Equal("spec"))
+	f.note(etcd, spec, errBroken, noon.Add(awaitAfter))
+	g.Expect(f.reported(etcd, noon.Add(awaitAfter+reportAfter))).To(BeEmpty(), "it has failed once")
+	f.note(etcd, spec, errBroken, noon.Add(awaitAfter+1))
+	g.Expect(f.reported(etcd, noon.Add(awaitAfter+reportAfter))).To(ConsistOf(HaveField("Err", errBroken)))
+}
+
 // A conflict of a stage that nothing rests on does not keep the others from their work.
 func TestConflictOfAStageThatStandsAlone(t *testing.T) {
 	g := NewWithT(t)

@@ -136,7 +136,7 @@ func (p *pass) applySpec(ctx context.Context) error {
 		return err
 	}
 	if p.creates() && len(p.session.Foreign()) == 0 && unadopted(p.etcd, p.found.StatefulSet) {
-		return state.ErrBehind
+		return state.Awaits("StatefulSet %s was created beside pods that it has yet to adopt, and its controller has not seen it: if this persists, check the kube-controller-manager", client.ObjectKeyFromObject(p.etcd))
 	}
 	return nil
 }

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
@@ -411,6 +413,56 @@ func TestWhatFollowsTheStatus(t *testing.T) {
 	_, err = s.once()
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(s.etcd().Status.LastErrors).To(ConsistOf(HaveField("Code", v1alpha1.ErrForeignObject)))
+}
+
+// What has to be seen first is waited for in silence for a minute. Then the status says what, and that the members are not observed, until it is seen.
+func TestAWaitThatLastsIsReported(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stage string
+		code  v1alpha1.ErrorCode
+	}{"before anything is read": {"read", v1alpha1.ErrObserve}, "before the spec is applied": {"spec", v1alpha1.ErrApply}} {
+		t.Run(name, func(t *testing.T) {
+			s := sceneOf(t, nil)
+			s.settle()
+			before, waits := stages, true
+			defer func() { stages = before }()
+			stages = slices.Clone(before)
+			i := slices.IndexFunc(stages, func(st stage) bool { return st.name == tc.stage })
+			run := stages[i].run
+			stages[i].run = func(p *pass, ctx context.Context) error {
+				if waits {
+					return state.Awaits("the garbage collector is away")
+				}
+				return run(p, ctx)
+			}
+			status := s.etcd().Status
+			pass := func(after time.Duration) {
+				s.clock.SetTime(s.clock.Now().Add(after))
+				_, err := s.once()
+				s.Expect(err).NotTo(HaveOccurred())
+			}
+			for range 20 {
+				pass(time.Second)
+			}
+			s.Expect(s.etcd().Status).To(Equal(status))
+			waits = false
+			pass(time.Second)
+			waits = true
+			for range 59 {
+				pass(time.Second)
+			}
+			s.Expect(s.etcd().Status.LastErrors).To(BeEmpty(), "what was seen in between begins another wait")
+			pass(2 * time.Second)
+			s.Expect(s.etcd().Status.LastErrors).To(ConsistOf(And(HaveField("Code", tc.code), HaveField("Description", "the garbage collector is away"))))
+			s.Expect(s.condition(v1alpha1.ConditionReady)).To(HaveValue(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", v1alpha1.ReasonNotObserved))))
+			s.Expect(s.condition(v1alpha1.ConditionStalled)).NotTo(BeNil())
+			waits = false
+			s.settle()
+			s.Expect(s.etcd().Status.LastErrors).To(BeEmpty())
+			s.Expect(s.etcd().Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue())
+			s.Expect(s.condition(v1alpha1.ConditionStalled)).To(BeNil())
+		})
+	}
 }
 
 // What a pass may do with volumes, and with the StatefulSet.

@@ -81,7 +81,8 @@ func decide(in Input) Decision {
 			"nothing to do: every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, target)}
 	case phase == "" && in.Pausing:
 		return Decision{Outcome: tasks.Continue, Pauses: true}
-	case phase == "" && in.stranded() != nil:
+	case (phase == "" || phase == v1alpha1.RecreateNeedsDeletion && !held) && in.stranded() != nil:
+		// While nothing is stopped yet, the task goes back to its beginning.
 		o := in.stranded()
 		return Decision{Outcome: tasks.Continue, Stranded: o.Name, Message: fmt.Sprintf("no pod is stopped: the replacement of %s could not attach its volume: %s", o.Name, o.Pod.VolumeTrouble)}
 	case phase == "" && in.Obstacle != "":

@@ -60,6 +60,17 @@ func TestHold(t *testing.T) {
 	g.Expect(record(*in, decide(*in), epoch.Add(time.Hour)).HeldBy).To(BeNil())
 }
 
+// A task that goes back before it has stopped a pod says which guard it waits for, and that nothing was stopped.
+func TestGoesBack(t *testing.T) {
+	g := NewWithT(t)
+	in := newWorld()
+	in.Recorded = v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateNeedsDeletion, TargetRevision: "new"}
+	stranded(in)
+	v := verdict(*in, decide(*in), epoch)
+	g.Expect(v.LastOperation).To(HaveValue(And(HaveField("Name", "StopAllPods"), HaveField("State", v1alpha1.OperationStateFailed))))
+	g.Expect(v.Rollout).To(HaveValue(And(HaveField("Phase", v1alpha1.RecreatePhase("")), HaveField("HeldBy.Guard", v1alpha1.GuardVolumeReachable), HaveField("TargetRevision", "new"))))
+}
+
 func TestPhases(t *testing.T) {
 	const (
 		needs    = v1alpha1.RecreateNeedsDeletion
@@ -92,7 +103,12 @@ func TestPhases(t *testing.T) {
 			stranded(in)
 			in.Overridden = []v1alpha1.OverridableGuard{"VolumeReachable"}
 		}, tasks.Continue, needs, ""},
-		"stopped before it was": {needs, stranded, tasks.Continue, needs, "waiting until"},
+		"before the pods are stopped":  {needs, stranded, tasks.Continue, "", "no pod is stopped: the replacement of m-1 could not attach its volume"},
+		"while they are being stopped": {needs, func(in *Input) { in.hold("m-1") }, tasks.Continue, waiting, "waiting until these are gone"},
+		"and it does not matter then": {needs, func(in *Input) {
+			stranded(in)
+			in.Overridden = []v1alpha1.OverridableGuard{"VolumeReachable"}
+		}, tasks.Continue, needs, "waiting until StatefulSet m is scaled to zero"},
 
 		"not scaled yet":           {needs, func(*Input) {}, tasks.Continue, needs, "waiting until StatefulSet m is scaled to zero"},
 		"scaled":                   {needs, func(in *Input) { in.hold("m-1") }, tasks.Continue, waiting, "waiting until these are gone: m-1"},

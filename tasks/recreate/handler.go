@@ -115,6 +115,8 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 	}
 	v.LastOperation = &v1alpha1.LastOperation{Name: "StartAllPods", State: v1alpha1.OperationStateInProgress, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
 	switch d.Phase {
+	case "":
+		v.LastOperation.Name, v.LastOperation.State = "StopAllPods", v1alpha1.OperationStateFailed
 	case v1alpha1.RecreateNeedsDeletion:
 		v.Event, v.LastOperation.Name = "RecreateStarted", "StopAllPods"
 	case v1alpha1.RecreateWaitingTermination:

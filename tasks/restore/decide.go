@@ -225,6 +225,9 @@ func (in Input) stopping(now time.Time) Decision {
 	if in.Call == nil && in.Snapshot.StatefulSet.HeldAtZeroBy != in.Task {
 		return Decision{Decision: in.Enter(v1alpha1.RecoverySaving, now, "the task was interrupted before the members were stopped; checking that the final snapshot has everything")}
 	}
+	if why := stranded(in.Snapshot); why != "" && in.Snapshot.StatefulSet.HeldAtZeroBy != in.Task {
+		return *in.fail(v1alpha1.ErrRestoreRefused, "%s", why)
+	}
 	return Decision{Decision: in.Stopping(now)}
 }
 

@@ -73,11 +73,21 @@ func (c Config) take(ctx context.Context, work string) (backup.Snapshot, error) 
 		return backup.Snapshot{}, err
 	}
 	if err := c.verify(ctx, snapshot); err != nil {
-		return backup.Snapshot{}, errors.Join(fmt.Errorf("verifying the snapshot: %w", err), c.Store.Delete(ctx, snapshot))
+		return backup.Snapshot{}, errors.Join(fmt.Errorf("verifying the snapshot: %w", err), c.remove(ctx, snapshot))
 	}
 	c.Log.Info("Took the final snapshot", "snapshot", snapshot.Name(), "bytes", snapshot.Size, "replayed", database.Replayed)
 	return snapshot, nil
 }
+
+// remove removes a snapshot that could not be verified, also when the Job is being stopped.
+func (c Config) remove(ctx context.Context, snapshot backup.Snapshot) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removing)
+	defer cancel()
+	return c.Store.Delete(ctx, snapshot)
+}
+
+// removing is less than the grace period of a Job's pod.
+const removing = 20 * time.Second
 
 // newest returns the revision that a restore reaches now, and a time that makes a snapshot the newest, even if the clock is wrong.
 func (c Config) newest(ctx context.Context) (revision int64, created time.Time, err error) {

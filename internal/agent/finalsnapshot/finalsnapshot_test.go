@@ -5,9 +5,15 @@
 package finalsnapshot
 
 import (
+	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -272,3 +278,38 @@ func TestTakeFails(t *testing.T) {
 }
 
 func (r *trial) file(path string) { r.Expect(os.WriteFile(path, nil, 0o600)).To(Succeed()) }
+
+// A Job that is stopped while it reads its snapshot back removes it: what was not verified is not left to be the newest.
+func TestTakeIsStoppedWhileItVerifies(t *testing.T) {
+	r := newTrial(t, false)
+	ctx, stop := context.WithCancel(t.Context())
+	var written, removed sync.Map
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		switch {
+		case q.Method == http.MethodPut:
+			_, _ = io.Copy(io.Discard, q.Body)
+			written.Store(path.Base(q.URL.Path), true)
+		case q.Method == http.MethodDelete:
+			removed.Store(path.Base(q.URL.Path), true)
+			w.WriteHeader(http.StatusNoContent)
+		case q.Method == http.MethodGet && strings.HasSuffix(q.URL.Path, ".final"):
+			stop()
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			_, _ = io.WriteString(w, "<ListBucketResult></ListBucketResult>")
+		}
+	}))
+	t.Cleanup(server.Close)
+	credentials := t.TempDir()
+	for key, value := range map[string]string{"accessKeyID": "a", "secretAccessKey": "b", "region": "c", "endpoint": server.URL, "s3ForcePathStyle": "true"} {
+		r.Expect(os.WriteFile(filepath.Join(credentials, key), []byte(value), 0o600)).To(Succeed())
+	}
+	r.config.Store = r.open(store.Config{Provider: store.S3, Container: "bucket", Prefix: "a", Credentials: credentials})
+	_, err := Take(ctx, r.config)
+	r.Expect(err).To(MatchError(context.Canceled))
+	const name = "Full-00000000-00000004-1767268800.gz.final"
+	for what, objects := range map[string]*sync.Map{"written": &written, "removed": &removed} {
+		_, is := objects.Load(name)
+		r.Expect(is).To(BeTrue(), what)
+	}
+}

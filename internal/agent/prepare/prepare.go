@@ -71,6 +71,8 @@ type preparation struct {
 	// data caches the state of the data directory, because reading a log takes time; nil if it must be read.
 	data *member.Data
 	said said
+	// probed: what has no data yet could be written to the volume.
+	probed bool
 	// says is what this run says of the volume, and since when.
 	says  cluster.Volume
 	since time.Time
@@ -84,6 +86,9 @@ func (p *preparation) once(ctx context.Context) (waits *cluster.Refusal, err err
 	}
 	decision := member.Decide(in)
 	log := p.log.WithValues("member", p.id.Name, "action", decision.Action, "why", decision.Why, "clusterID", in.ClusterID)
+	if err := p.probe(decision); err != nil {
+		return nil, p.unusable(err)
+	}
 	switch decision.Action {
 	case member.Refuse:
 		return nil, refusal(decision)
@@ -128,7 +133,7 @@ func (p *preparation) configure(in member.Input, action member.Action, known kno
 	if p.shared.Recovery != nil {
 		// The leader of the recovered cluster starts with a full snapshot.
 		if err := p.noteRecovered(in.NewClusterID); err != nil {
-			return err
+			return p.unusable(err)
 		}
 	}
 	initial := ""
@@ -159,7 +164,7 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 	if p.data == nil || p.data.State == member.DataNone {
 		data, err := datadir.Inspect(in.DataDir)
 		if err != nil {
-			return member.Input{}, knowledge{}, fmt.Errorf("inspecting the data directory %s of member %s: %w", in.DataDir, p.id.Name, err)
+			return member.Input{}, knowledge{}, p.unusable(fmt.Errorf("inspecting the data directory %s: %w", in.DataDir, err))
 		}
 		p.data = &data
 	}
@@ -168,11 +173,11 @@ func (p *preparation) look(ctx context.Context) (member.Input, knowledge, error)
 	starts := in.Data.State == member.DataPresent && (in.Recovery == nil || in.Data.ClusterID == in.NewClusterID)
 	var err error
 	if in.Recovery != nil && !starts {
-		if in.Rebuilt, err = datadir.Rebuilt(in.DataDir, in.Recovery.Task); err != nil {
-			return member.Input{}, knowledge{}, err
+		if in.Rebuilt, err = datadir.Rebuilt(in.DataDir, in.Recovery.Task); err == nil {
+			in.KeptAside, err = datadir.KeptAside(in.DataDir, in.Recovery.Task)
 		}
-		if in.KeptAside, err = datadir.KeptAside(in.DataDir, in.Recovery.Task); err != nil {
-			return member.Input{}, knowledge{}, err
+		if err != nil {
+			return member.Input{}, knowledge{}, p.unusable(err)
 		}
 	}
 	known, err := p.others.ask(ctx, p.id)
@@ -240,7 +245,7 @@ func (p *preparation) restore(ctx context.Context, in member.Input) (waits *clus
 	}
 	// Before there is data: the next decision after a crash starts with it, and does not come by here.
 	if err := p.note(member.RestoreNote{FromBackup: true, ClusterID: in.NewClusterID}); err != nil {
-		return nil, err
+		return nil, p.unusable(err)
 	}
 	if err := restore(); err != nil {
 		p.log.Error(err, "Restoring the backup failed")
@@ -258,11 +263,11 @@ func (p *preparation) clear(in member.Input, suffix string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the data directory to set aside: %w", err)
+		return p.unusable(fmt.Errorf("reading the data directory to set aside: %w", err))
 	}
 	aside := fmt.Sprintf("%s%s%d", in.DataDir, suffix, p.Clock.Now().Unix())
 	if err := crashsafe.Rename(in.DataDir, aside); err != nil {
-		return fmt.Errorf("setting the data directory aside: %w", err)
+		return p.unusable(fmt.Errorf("setting the data directory aside: %w", err))
 	}
 	p.log.Info("Set the data directory aside", "member", p.id.Name, "to", aside, "damage", in.Data.Damage)
 	return nil

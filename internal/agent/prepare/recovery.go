@@ -56,7 +56,7 @@ func (p *preparation) lookWhetherBegun(ctx context.Context, in *member.Input) er
 	if in.Rebuilt {
 		var err error
 		if copyID, err = datadir.CopyID(in.DataDir, in.Recovery.Task); err != nil {
-			return fmt.Errorf("reading which copy of the backup is on the volume: %w", err)
+			return p.unusable(fmt.Errorf("reading which copy of the backup is on the volume: %w", err))
 		}
 	}
 	begun, err := p.Backups.Begun(ctx, p.shared.Token(), copyID)

@@ -216,8 +216,23 @@ func TestRun(t *testing.T) {
 			reason: v1alpha1.ReasonDataOfAnotherCluster, says: "holds data of cluster cafe", volume: cluster.Volume{Store: cluster.StoreOther, ClusterID: "cafe"},
 		},
 		"what is there cannot be set aside": {
-			given: func(p *pod) { p.share(member.KeyFirstStart, begins); p.leftovers(); p.blocks(member.AsideSuffix) },
-			says:  "setting the data directory aside", aside: ".aside-1",
+			given:  func(p *pod) { p.share(member.KeyFirstStart, begins); p.leftovers(); p.blocks(member.AsideSuffix) },
+			reason: v1alpha1.ReasonVolumeUnusable, says: "member m-0 cannot use its volume: setting the data directory aside", aside: ".aside-1",
+		},
+		"etcd could not write beside its data": {
+			given: func(p *pod) {
+				p.share(member.KeyClusterID, "cafe")
+				p.holds()
+				p.Expect(os.Mkdir(filepath.Join(p.data, "member", "wal", ".touch"), 0o700)).To(Succeed())
+			},
+			reason: v1alpha1.ReasonVolumeUnusable, says: "member m-0 cannot use its volume: writing to the data directory: open ",
+		},
+		"etcd could not begin on its volume": {
+			given: func(p *pod) {
+				p.share(member.KeyFirstStart, begins)
+				p.Expect(os.MkdirAll(filepath.Join(filepath.Dir(p.data), probeFile, "x"), 0o700)).To(Succeed())
+			},
+			reason: v1alpha1.ReasonVolumeUnusable, says: "member m-0 cannot use its volume: writing to the volume: open ",
 		},
 		"what is there cannot be set aside before a restore": {
 			given: func(p *pod) {
@@ -229,8 +244,8 @@ func TestRun(t *testing.T) {
 			says: "setting the data directory aside", aside: ".aside-1",
 		},
 		"its data cannot be read": {
-			given: func(p *pod) { p.Expect(os.WriteFile(p.data, nil, 0o600)).To(Succeed()) },
-			says:  "inspecting the data directory ",
+			given:  func(p *pod) { p.Expect(os.WriteFile(p.data, nil, 0o600)).To(Succeed()) },
+			reason: v1alpha1.ReasonVolumeUnusable, says: "member m-0 cannot use its volume: inspecting the data directory ",
 		},
 		"it is restored": {
 			given: func(p *pod) {
@@ -305,7 +320,7 @@ func TestRun(t *testing.T) {
 				p.recovers(strings.Replace(recovery, "task: task", "task: "+strings.Repeat("t", 300), 1))
 				p.holds()
 			},
-			says: "looking for an interrupted rebuild",
+			reason: v1alpha1.ReasonVolumeUnusable, says: "looking for an interrupted rebuild",
 		},
 		"its recovery is of another member": {
 			given: func(p *pod) { p.recovers("task: task\nmember: m-9\nsource: Data\npreviousClusterID: cafe\n") },
@@ -597,4 +612,23 @@ func TestAPodKeepsItsConnections(t *testing.T) {
 	p.Expect(Run(t.Context(), logr.Discard(), p.options)).To(MatchError(ContainSubstring("reading the member's configuration")))
 	p.Expect(os.WriteFile(p.options.ConfigFile, nil, 0o600)).To(Succeed(), "a node that lost power has not written it")
 	p.Expect(rendered()).To(HaveKeyWithValue("listen-client-urls", "https://0.0.0.0:2379"))
+}
+
+// A member whose volume cannot be written is neither said to be free to join, nor replaced by one that could not start.
+func TestNoMemberJoinsWithoutAVolume(t *testing.T) {
+	for name, listed := range map[string][]*etcdserverpb.Member{
+		"it would be added":    {{ID: 1, Name: "m-1", PeerURLs: []string{"http://m-1:2380"}}},
+		"it would be replaced": {{ID: 1, Name: "m-1", PeerURLs: []string{"http://m-1:2380"}}, {ID: 2, Name: "m-0", PeerURLs: []string{"http://m-0:2380"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, prepares := asked(t, memberList{listed: listed}) // a change of the list fails the test
+			prepares.shared.ClusterID = "cafe"
+			p.Expect(os.MkdirAll(filepath.Join(filepath.Dir(p.data), probeFile, "x"), 0o700)).To(Succeed())
+			_, err := prepares.once(t.Context())
+			refusal, is := errors.AsType[*cluster.Refusal](err)
+			p.Expect(is).To(BeTrue())
+			p.Expect(refusal.Reason).To(Equal(v1alpha1.ReasonVolumeUnusable))
+			p.Expect(refusal.Volume).To(BeZero())
+		})
+	}
 }

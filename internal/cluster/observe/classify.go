@@ -62,9 +62,29 @@ func isDead(c corev1.ContainerStatus) (bool, string) {
 		case "", "ContainerCreating", "PodInitializing":
 			return false, ""
 		}
-		return true, joinTrouble("", w.Reason, w.Message)
+		return true, joinTrouble(joinTrouble("", w.Reason, w.Message), "", lastWords(c))
 	}
 	return false, ""
+}
+
+// maxWords bounds what the last run of a container has said, in bytes.
+const maxWords = 512
+
+// lastWords returns why the last run of a container that waits for its restart has ended: what the agent says, or the end of a log. The kubelet's own
+// words name the delay alone.
+func lastWords(c corev1.ContainerStatus) string {
+	t := c.LastTerminationState.Terminated
+	if t == nil || t.ExitCode == 0 {
+		return ""
+	}
+	if r := cluster.ParseRefusal(t.Message); r != nil {
+		return r.Error()
+	}
+	text := strings.TrimSpace(t.Message)
+	if len(text) > maxWords {
+		text = "... " + strings.ToValidUTF8(text[len(text)-maxWords:], "")
+	}
+	return text
 }
 
 func completed(c corev1.ContainerStatus) bool {

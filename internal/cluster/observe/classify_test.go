@@ -5,6 +5,7 @@
 package observe
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,12 @@ func newPod() *podBuilder { return &podBuilder{} }
 
 func (b *podBuilder) etcd(state corev1.ContainerState, ready bool) *podBuilder {
 	b.Status.ContainerStatuses = append(b.Status.ContainerStatuses, corev1.ContainerStatus{Name: v1alpha1.ContainerEtcd, State: state, Ready: ready})
+	return b
+}
+
+// lasted is how the last run of the etcd container has ended.
+func (b *podBuilder) lasted(code int32, message string) *podBuilder {
+	b.Status.ContainerStatuses[0].LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}}
 	return b
 }
 
@@ -67,8 +74,13 @@ func TestClassify(t *testing.T) {
 		class   v1alpha1.PodClass
 		trouble string
 	}{
-		"terminating, though it runs":    {newPod().etcd(running(), true).terminating(), v1alpha1.ClassTerminating, ""},
-		"exited":                         {newPod().etcd(exited(1), false), v1alpha1.ClassDead, "container etcd: exited with code 1: Error"},
+		"terminating, though it runs": {newPod().etcd(running(), true).terminating(), v1alpha1.ClassTerminating, ""},
+		"exited":                      {newPod().etcd(exited(1), false), v1alpha1.ClassDead, "container etcd: exited with code 1: Error"},
+		"crash loop, and why": {newPod().etcd(waiting("CrashLoopBackOff"), false).lasted(1, "open /data/new.etcd/.touch: read-only file system\n"), v1alpha1.ClassDead,
+			"container etcd: CrashLoopBackOff: open /data/new.etcd/.touch: read-only file system"},
+		"crash loop, and a long log": {newPod().etcd(waiting("CrashLoopBackOff"), false).lasted(1, strings.Repeat("é", 2000)+" at last"), v1alpha1.ClassDead,
+			"container etcd: CrashLoopBackOff: ... " + strings.Repeat("é", 252) + " at last"},
+		"restarts after a success":       {newPod().etcd(waiting("CrashLoopBackOff"), false).lasted(0, "done"), v1alpha1.ClassDead, "container etcd: CrashLoopBackOff"},
 		"crash loop":                     {newPod().etcd(waiting("CrashLoopBackOff"), false), v1alpha1.ClassDead, "container etcd: CrashLoopBackOff"},
 		"image cannot be pulled":         {newPod().etcd(waiting("ImagePullBackOff"), false), v1alpha1.ClassDead, "container etcd: ImagePullBackOff"},
 		"an unknown reason":              {newPod().etcd(waiting("FluxCapacitorEmpty"), false), v1alpha1.ClassDead, "container etcd: FluxCapacitorEmpty"},

@@ -26,6 +26,8 @@ type input struct {
 	recorded string
 	// own is the ID of the cluster that the members would bootstrap.
 	own string
+	// foundings are how they would have bootstrapped that, or another one under another spec, by ID.
+	foundings map[string]founding
 	// claims are the UIDs of the existing claims that members may use. foreign are the claims under members' names that are not the Etcd's
 	// own, with their owners.
 	claims, foreign []string
@@ -153,15 +155,7 @@ func (f input) judge() decision {
 		usable, _ = survey.Sift(usable, ids[0])
 	}
 	if len(held) > 0 && !f.interrupted(held, usable, ids[0]) {
-		if len(aside) > 0 && !survey.AreQuorum(usable, f.members) {
-			// Data that was set aside may be newer than the rest.
-			return blocked(wait, "claims %s hold data of cluster %s, but not that of a quorum, and some was set aside: %s", strings.Join(claims(held), ", "), ids[0], strings.Join(aside, "; "))
-		}
-		if !slices.ContainsFunc(held, func(v survey.Volume) bool { return len(v.Survey.Voters) > 0 }) {
-			// Its size is unknown, and a cluster of one would restore the backup by itself.
-			size = max(size, f.members)
-		}
-		return f.belongsTo(ids[0], size, "claims %s hold data of cluster %s", strings.Join(claims(held), ", "), ids[0])
+		return f.ofCluster(held, usable, aside, ids[0], size)
 	}
 	if f.recorded != "" {
 		return f.belongsTo(f.recorded, f.members, "the ConfigMap records cluster %s, and no volume holds data", f.recorded)
@@ -172,10 +166,44 @@ func (f input) judge() decision {
 	return surveying(permit, "no volume holds data that was acknowledged")
 }
 
+// ofCluster decides beside volumes that hold data of one cluster, given the number of its members as far as they show it.
+func (f input) ofCluster(held, usable []survey.Volume, aside []string, id string, size int) decision {
+	if as, is := f.foundings[id]; is && id != f.own && len(aside) == 0 && f.unled(held, usable, as.members) {
+		return blocked(wait, "the cluster that was begun with %s has had no leader, and the Etcd is to begin one with %s: to continue the first, change the spec back; %s", as, f.foundings[f.own], f.remedies(held))
+	}
+	if len(aside) > 0 && !survey.AreQuorum(usable, f.members) {
+		// Data that was set aside may be newer than the rest.
+		return blocked(wait, "claims %s hold data of cluster %s, but not that of a quorum, and some was set aside: %s", strings.Join(claims(held), ", "), id, strings.Join(aside, "; "))
+	}
+	if !slices.ContainsFunc(held, func(v survey.Volume) bool { return len(v.Survey.Voters) > 0 }) {
+		// Its size is unknown, and a cluster of one would restore the backup by itself.
+		size = max(size, f.members)
+	}
+	return f.belongsTo(id, size, "claims %s hold data of cluster %s", strings.Join(claims(held), ", "), id)
+}
+
 // interrupted reports whether the volumes only hold what this Etcd's own bootstrap wrote before it had a leader. With a quorum of such
 // volumes, the bootstrap continues by itself.
 func (f input) interrupted(held, usable []survey.Volume, id string) bool {
-	return id == f.own && f.recorded == "" && !survey.AreQuorum(usable, f.members) && !slices.ContainsFunc(held, acknowledged)
+	return id == f.own && f.unled(held, usable, f.members)
+}
+
+// unled reports whether a cluster that was begun with some members has had no leader.
+func (f input) unled(held, usable []survey.Volume, members int) bool {
+	return f.recorded == "" && !survey.AreQuorum(usable, members) && !slices.ContainsFunc(held, acknowledged)
+}
+
+// founding is how a cluster of the Etcd may have begun.
+type founding struct {
+	members int
+	peerTLS bool
+}
+
+func (f founding) String() string {
+	if f.peerTLS {
+		return fmt.Sprintf("spec.replicas: %d and peer TLS", f.members)
+	}
+	return fmt.Sprintf("spec.replicas: %d and no peer TLS", f.members)
 }
 
 // setAside names the volumes with data that was set aside, and says what to do about it.

@@ -52,21 +52,24 @@ func in(state survey.State, message string) func(*survey.Volume) {
 }
 
 var (
-	nothing      = content(member.Survey{State: member.SurveyNone})
-	gone         = in(survey.Gone, "")
-	damaged      = content(member.Survey{State: member.SurveyDamaged, Damage: "the log", ClusterID: "cafe"})
-	unnamed      = content(member.Survey{State: member.SurveyDamaged, Damage: "the log"})
-	another      = content(member.Survey{State: member.SurveyPresent, ClusterID: "beef", Voters: []string{"7"}, MemberID: "7", LastTerm: 9})
-	setAside     = content(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-x"}})
-	unreceived   = content(member.Survey{State: member.SurveyNone, ClusterID: "cafe"})
-	beginning    = content(member.Survey{State: member.SurveyPresent, ClusterID: own, MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 1, LastIndex: 3})
-	elected      = content(member.Survey{State: member.SurveyPresent, ClusterID: own, MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 2, LastIndex: 4})
-	onlyVoter    = content(member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "0", Voters: []string{"0"}, LastTerm: 2, LastIndex: 9})
-	removed      = content(member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "2", Voters: []string{"0", "1"}, LastTerm: 1, LastIndex: 7, Removed: true})
-	empty        = func(f *input) { volume(0, nothing)(f); volume(1, nothing)(f); volume(2, nothing)(f) }
-	none         = func(f *input) { f.claims, f.volumes = nil, nil }
-	permitted    = func(f *input) { f.permit = &member.FirstStart{Etcd: "e", Round: "r", Claims: []string{"0", "1", "2"}} }
-	recordedAs   = func(id string) func(*input) { return func(f *input) { f.recorded = id } }
+	nothing    = content(member.Survey{State: member.SurveyNone})
+	gone       = in(survey.Gone, "")
+	damaged    = content(member.Survey{State: member.SurveyDamaged, Damage: "the log", ClusterID: "cafe"})
+	unnamed    = content(member.Survey{State: member.SurveyDamaged, Damage: "the log"})
+	another    = content(member.Survey{State: member.SurveyPresent, ClusterID: "beef", Voters: []string{"7"}, MemberID: "7", LastTerm: 9})
+	setAside   = content(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-x"}})
+	unreceived = content(member.Survey{State: member.SurveyNone, ClusterID: "cafe"})
+	beginning  = content(member.Survey{State: member.SurveyPresent, ClusterID: own, MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 1, LastIndex: 3})
+	elected    = content(member.Survey{State: member.SurveyPresent, ClusterID: own, MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 2, LastIndex: 4})
+	onlyVoter  = content(member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "0", Voters: []string{"0"}, LastTerm: 2, LastIndex: 9})
+	removed    = content(member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "2", Voters: []string{"0", "1"}, LastTerm: 1, LastIndex: 7, Removed: true})
+	empty      = func(f *input) { volume(0, nothing)(f); volume(1, nothing)(f); volume(2, nothing)(f) }
+	none       = func(f *input) { f.claims, f.volumes = nil, nil }
+	permitted  = func(f *input) { f.permit = &member.FirstStart{Etcd: "e", Round: "r", Claims: []string{"0", "1", "2"}} }
+	recordedAs = func(id string) func(*input) { return func(f *input) { f.recorded = id } }
+	asFive     = func(f *input) {
+		f.members, f.own, f.foundings = 5, "4567", map[string]founding{own: {3, true}, "4567": {5, false}}
+	}
 	onlyTheFirst = func(of func(*survey.Volume)) func(*input) {
 		return func(f *input) { volume(0, of)(f); volume(1, gone)(f); volume(2, nothing)(f) }
 	}
@@ -138,7 +141,14 @@ func TestDecide(t *testing.T) {
 		"it may have acknowledged":        {recreated(onlyTheFirst(elected)), wait, looks, "c-0", false, &Cluster{own, 3}},
 		"interrupted, a quorum has begun": {recreated(volume(0, beginning), volume(1, beginning), volume(1, func(v *survey.Volume) { v.Survey.MemberID = "1" }), volume(2, gone)), wait, looks, "c-0, c-1", false, &Cluster{own, 3}},
 		"another was interrupted":         {recreated(func(f *input) { f.own = "4567" }, onlyTheFirst(beginning)), wait, looks, "c-0", false, &Cluster{own, 3}},
-		"interrupted, one is damaged":     {recreated(volume(0, beginning), volume(1, unnamed), volume(2, gone)), wait, looks, "c-0, c-1", false, &Cluster{own, 3}},
+		"interrupted, of another size": {recreated(asFive, onlyTheFirst(beginning)), wait, blockedBy,
+			"begun with spec.replicas: 3 and peer TLS has had no leader, and the Etcd is to begin one with spec.replicas: 5 and no peer TLS: to continue the first, change the spec back; claim c-0 of m-0 holds data of cluster 0123. Delete each claim", false, nil},
+		"interrupted, of another size, and it is the only one now": {recreated(asFive, func(f *input) { f.members = 1 }, onlyTheFirst(beginning)), wait, blockedBy, "has had no leader", false, nil},
+		"of another size, a quorum has begun":                      {recreated(asFive, volume(0, beginning), volume(1, beginning), volume(1, func(v *survey.Volume) { v.Survey.MemberID = "1" }), volume(2, gone)), wait, looks, "c-0, c-1", false, &Cluster{own, 3}},
+		"of another size, and it may have acknowledged":            {recreated(asFive, onlyTheFirst(elected)), wait, looks, "c-0", false, &Cluster{own, 3}},
+		"of another size, and recorded":                            {recreated(asFive, recordedAs(own), onlyTheFirst(beginning)), wait, looks, "c-0", false, &Cluster{own, 3}},
+		"of another size, and data was set aside":                  {recreated(asFive, onlyTheFirst(beginning), volume(2, setAside)), wait, blockedBy, "and some was set aside", false, nil},
+		"interrupted, one is damaged":                              {recreated(volume(0, beginning), volume(1, unnamed), volume(2, gone)), wait, looks, "c-0, c-1", false, &Cluster{own, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -28,7 +28,7 @@ import (
 // find reads the input of a decision from the API server, as far as it is needed.
 func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, peerTLS component.PeerTLS) (input, error) {
 	etcd, set := st.Etcd, st.StatefulSet
-	f := input{members: int(members(etcd)), set: set != nil, own: component.BootstrappedID(etcd, members(etcd), peerTLS), round: round(set)}
+	f := input{members: int(members(etcd)), set: set != nil, own: component.BootstrappedID(etcd, members(etcd), peerTLS), foundings: foundings(etcd), round: round(set)}
 	if err := upToDate(ctx, reads, st); err != nil {
 		return f, err
 	}
@@ -66,6 +66,17 @@ func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, pe
 		f.jobsOf = append(f.jobsOf, key.Name)
 	}
 	return f, err
+}
+
+// foundings returns how clusters of an Etcd may have begun, by ID: the spec may have had another size, or another peer TLS.
+func foundings(etcd *v1alpha1.Etcd) map[string]founding {
+	all := map[string]founding{}
+	for _, n := range []int32{1, 3, 5, members(etcd)} {
+		for _, stage := range []component.PeerTLS{component.PeerTLSOff, component.PeerTLSOn} {
+			all[component.BootstrappedID(etcd, n, stage)] = founding{int(n), stage == component.PeerTLSOn}
+		}
+	}
+	return all
 }
 
 // upToDate returns state.ErrBehind if the Etcd records a cluster by now, or its StatefulSet was scaled, created or deleted.

@@ -7,6 +7,7 @@ package firststart
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,6 +189,40 @@ func (b *stage) jobs() (names []string) {
 func (b *stage) complete(says func(i int) string) {
 	for i, name := range b.jobs() {
 		apitest.Complete(b.t, b.api, client.ObjectKey{Namespace: "ns", Name: name}, says(i))
+	}
+}
+
+// A first start that was interrupted is continued under the spec of then. Under another size, or another peer TLS, nothing starts: its data is recorded as
+// no cluster, since it had no leader, and members with other data would not find it.
+func TestAFirstStartThatWasInterrupted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		members int32
+		peerTLS component.PeerTLS
+		says    string
+	}{
+		"under this spec":        {3, component.PeerTLSOff, "no volume holds data that was acknowledged"},
+		"under another size":     {5, component.PeerTLSOff, "begun with spec.replicas: 5 and no peer TLS has had no leader, and the Etcd is to begin one with spec.replicas: 3 and no peer TLS"},
+		"under another peer TLS": {3, component.PeerTLSOn, "begun with spec.replicas: 3 and peer TLS has had no leader"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newStage(t)
+			b.look()
+			id := component.BootstrappedID(b.etcd(), tc.members, tc.peerTLS)
+			var voters []string
+			for i := range tc.members {
+				voters = append(voters, fmt.Sprintf("%q", fmt.Sprint(i)))
+			}
+			b.complete(func(i int) string {
+				if i > 0 {
+					return `{"state":"None"}`
+				}
+				return fmt.Sprintf(`{"state":"Present","clusterID":%q,"memberID":"0","voters":[%s],"lastTerm":1,"lastIndex":%d}`, id, strings.Join(voters, ","), tc.members)
+			})
+			view := b.look()
+			b.Expect(view.Why).To(ContainSubstring(tc.says))
+			b.Expect(view.Found).To(BeNil())
+			b.Expect(b.permit() != nil).To(Equal(name == "under this spec"))
+		})
 	}
 }
 

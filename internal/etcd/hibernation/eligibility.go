@@ -70,8 +70,8 @@ func Loses(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, s *cluster.Snapshot, cl
 		return ""
 	}
 	do := "set spec.replicas back, and delete the pods of these claims one at a time, each once all others serve; hibernate the cluster only when none is being deleted any more"
-	if len(voters) == 1 {
-		do = "have the volume retained (persistentVolumeReclaimPolicy: Retain) before the pod is deleted, or copy the data elsewhere"
+	if len(voters) == 1 || s == nil || !s.Quorate() {
+		do = "have their volumes retained (persistentVolumeReclaimPolicy: Retain), or copy the data elsewhere, and then delete their pods"
 	}
 	return fmt.Sprintf("The cluster is kept running: once its pods are gone, each claim that is being deleted goes with its data, and the other members that serve are no quorum (%s). To keep the data, %s.", strings.Join(lost, ", "), do)
 }

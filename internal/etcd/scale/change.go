@@ -6,15 +6,20 @@ package scale
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -52,7 +57,7 @@ func (s Scaler) Begin(ctx context.Context, st *state.State, first firststart.Vie
 	c.end = append(c.end, s.Locker.Lock(client.ObjectKeyFromObject(st.Etcd)))
 	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
 	c.end = append(c.end, cancel)
-	return ctx, c, c.confirm(ctx, s.Live())
+	return ctx, c, c.confirm(ctx, s.Live(), st.PodsManagedBy)
 }
 
 // startsOrStopsAll reports whether setting a StatefulSet to a number of replicas starts or stops all members. Creating one does: it adopts
@@ -82,7 +87,7 @@ func outdated(cached, live *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 
 // confirm returns state.ErrBehind unless the API server shows the same Etcd as the cache and, if members start, no task that holds them.
 // The caller holds the lock of the Etcd.
-func (c *Change) confirm(ctx context.Context, reads state.Live) error {
+func (c *Change) confirm(ctx context.Context, reads state.Live, podsManagedBy string) error {
 	c.reads = &reads
 	live, err := reads.Etcd(ctx, c.etcd)
 	if err != nil {
@@ -90,6 +95,11 @@ func (c *Change) confirm(ctx context.Context, reads state.Live) error {
 	}
 	if why := outdated(c.etcd, live, c.set); why != "" {
 		return state.Behind(ctx, "Etcd %s: %s", client.ObjectKeyFromObject(live), why)
+	}
+	if c.set == nil && c.Replicas == 0 {
+		if c.Replicas, err = orphaned(ctx, reads, live, podsManagedBy); err != nil {
+			return err
+		}
 	}
 	if c.Replicas == 0 {
 		return c.losesNothing(ctx, reads, live)
@@ -102,6 +112,24 @@ func (c *Change) confirm(ctx context.Context, reads state.Live) error {
 		return state.Behind(ctx, "task %s keeps all members stopped", by.Name)
 	}
 	return nil
+}
+
+// orphaned returns with how many replicas a missing StatefulSet is created beside pods that an earlier one has left, although the cluster is to have no
+// members: with all of them. It adopts them, and they are stopped as those of any other cluster, or not. It returns 0 if no member runs.
+func orphaned(ctx context.Context, reads state.Live, live *v1alpha1.Etcd, podsManagedBy string) (int32, error) {
+	h := live.Status.Hibernation
+	if live.Status.ClusterID == "" || h != nil && !hibernation.RecordsRestore(live.Status.Recovery, h) {
+		return 0, nil
+	}
+	pods := &corev1.PodList{}
+	if err := reads.List(ctx, pods, client.InNamespace(live.Namespace), client.MatchingLabels(component.MemberSelector(live.Name, podsManagedBy))); err != nil {
+		return 0, fmt.Errorf("listing the pods of Etcd %s: %w", client.ObjectKeyFromObject(live), err)
+	}
+	runs := func(p corev1.Pod) bool { return p.DeletionTimestamp == nil && metav1.GetControllerOf(&p) == nil }
+	if !slices.ContainsFunc(pods.Items, runs) {
+		return 0, nil
+	}
+	return sizeOf(live), nil
 }
 
 // losesNothing returns state.ErrBehind if claims are being deleted that the cache does not show yet as such, so that to stop all members would

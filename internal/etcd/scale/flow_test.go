@@ -400,6 +400,139 @@ func TestHibernationBesideClaimsThatAreDeleted(t *testing.T) {
 			s.Expect(c.Replicas).To(BeEquivalentTo(tc.size))
 			s.Expect(c.Reason).To(Equal(v1alpha1.ReasonNoFinalSnapshot))
 			s.Expect(c.Why).To(And(HavePrefix("The cluster is kept running: "), ContainSubstring(st.Etcd.ClaimName(0)), ContainSubstring("goes with its data")))
+			// Without others that serve, no pod may be deleted before its data is safe.
+			alone := tc.size == 1 || tc.unseen || tc.silent > 0 && tc.size < 3
+			s.Expect(c.Why).To(ContainSubstring(map[bool]string{true: "have their volumes retained", false: "each once all others serve"}[alone]))
 		})
+	}
+}
+
+// A StatefulSet that is missing is created with all members while pods of an earlier one run: it would stop those beyond its replicas, although nobody
+// has asked yet whether the cluster may be stopped. A hibernated cluster has none, and is not started.
+func TestAMissingStatefulSetBesidePods(t *testing.T) {
+	terminates := func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: noon}, []string{"x"} }
+	for name, tc := range map[string]struct {
+		// pods beyond which there are none; change changes the first one, which is the only one that is not.
+		pods   int32
+		change func(*corev1.Pod)
+		etcd   func(*v1alpha1.Etcd)
+		want   int32
+	}{
+		"three run":              {pods: 3, want: 3},
+		"one runs":               {pods: 1, want: 3},
+		"none":                   {want: 0},
+		"one that terminates":    {pods: 1, change: terminates, want: 0},
+		"one beside it":          {pods: 2, change: terminates, want: 3},
+		"one of a Job":           {pods: 1, change: func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelComponent) }, want: 0},
+		"one with a controller":  {pods: 1, change: func(p *corev1.Pod) { p.OwnerReferences = apitest.ControlledBy(&v1alpha1.Etcd{}) }, want: 0},
+		"one without its labels": {pods: 1, change: func(p *corev1.Pod) { p.Labels = nil }, want: 0},
+		"it wakes up from its final snapshot": {pods: 3, etcd: func(e *v1alpha1.Etcd) {
+			e.Status.Hibernation = &v1alpha1.Hibernation{ID: "job", ClusterID: "cafe"}
+			e.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "job", PreviousClusterID: "cafe"}
+		}, want: 3},
+		"it has hibernated without volumes": {pods: 3, etcd: func(e *v1alpha1.Etcd) { e.Status.Hibernation = &v1alpha1.Hibernation{ID: "job", ClusterID: "cafe"} }, want: 0},
+		"it has never served":               {pods: 3, etcd: func(e *v1alpha1.Etcd) { e.Status.ClusterID, e.Status.ClusterSize = "", 0 }, want: 0},
+		"it is not to hibernate":            {pods: 3, etcd: func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 }, want: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaled(t, 3)
+			s.change(func(e *v1alpha1.Etcd) {
+				e.Spec.Replicas = 0
+				if tc.etcd != nil {
+					tc.etcd(e)
+				}
+			})
+			s.Expect(s.api.Delete(t.Context(), s.state().StatefulSet)).To(Succeed())
+			for i := range tc.pods {
+				pod := &corev1.Pod{ObjectMeta: apitest.Own(s.state().Etcd, s.state().Etcd.PodName(i))}
+				pod.OwnerReferences[0].Controller = nil
+				pod.Labels[v1alpha1.LabelComponent] = v1alpha1.ComponentStatefulSet
+				if i == 0 && tc.change != nil {
+					tc.change(pod)
+				}
+				terminating := pod.DeletionTimestamp != nil
+				s.Expect(s.api.Create(t.Context(), pod)).To(Succeed())
+				if terminating {
+					s.Expect(s.api.Delete(t.Context(), pod)).To(Succeed())
+				}
+			}
+			st := s.state()
+			st.PodsManagedBy = v1alpha1.ManagedBy
+			apitest.EachRequestFails(t, s.api, func(api client.WithWatch) error {
+				_, c, err := s.with(api).Begin(t.Context(), st, firststart.View{}, hibernation.WakeUp{})
+				c.End()
+				return err
+			})
+			_, c, err := s.with(s.api).Begin(t.Context(), st, firststart.View{}, hibernation.WakeUp{})
+			defer c.End()
+			s.Expect(err).NotTo(HaveOccurred())
+			s.Expect(c.Replicas).To(Equal(tc.want))
+			s.Expect(c.Permit(t.Context(), nil)).To(Succeed())
+		})
+	}
+}
+
+// A claim that someone has deleted since a task has chosen to stop the members goes with its data once no pod uses it: the members are not stopped, and the
+// task decides once more. The cache may not show it yet.
+func TestATaskStopsNoMemberWhoseClaimGoes(t *testing.T) {
+	type change = func(s *scaled, task *v1alpha1.EtcdOperatorTask)
+	restore := func(_ *scaled, task *v1alpha1.EtcdOperatorTask) {
+		task.Spec.Type, task.Status.Rollout, task.Status.Recovery = v1alpha1.Restore, nil, &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryStopping}
+	}
+	recovery := func(_ *scaled, task *v1alpha1.EtcdOperatorTask) {
+		task.Spec.Type, task.Status.Rollout, task.Status.Recovery = v1alpha1.QuorumLossRecovery, nil, &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryStopping}
+	}
+	silent := func(s *scaled, _ *v1alpha1.EtcdOperatorTask) {
+		clustertest.Away(s.snapshot, 1, v1alpha1.ClassUnready, "")
+	}
+	for name, tc := range map[string]struct {
+		changes []change
+		stops   bool
+	}{
+		"a recreation": {},
+		"that is told not to mind": {changes: []change{func(_ *scaled, task *v1alpha1.EtcdOperatorTask) {
+			task.Spec.OverrideGuards = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardVolumeReachable)}
+		}}, stops: true},
+		"of one that does not serve":              {changes: []change{silent}},
+		"of a pod that has no node":               {changes: []change{func(s *scaled, _ *v1alpha1.EtcdOperatorTask) { s.snapshot.Ordinals[1].Pod.Node = cluster.Node{} }}, stops: true},
+		"a restore":                               {changes: []change{restore}},
+		"a restore, of one that does not serve":   {changes: []change{restore, silent}, stops: true},
+		"a recovery, which judges that by itself": {changes: []change{recovery}, stops: true},
+		"a recreation that has stopped the others": {changes: []change{func(s *scaled, _ *v1alpha1.EtcdOperatorTask) {
+			set := s.state().StatefulSet
+			set.Annotations = map[string]string{v1alpha1.AnnotationHeldAtZeroBy: "task"}
+			s.Expect(s.api.Update(s.t.Context(), set)).To(Succeed())
+		}}, stops: true},
+	} {
+		for late, cached := range map[string]bool{"known to the cache": true, "unknown to the cache": false} {
+			t.Run(name+"/"+late, func(t *testing.T) {
+				s := newScaled(t, 3)
+				for i := range s.snapshot.Ordinals {
+					claim := apitest.Claim(s.state().Etcd, int32(i))
+					claim.Finalizers = []string{"kubernetes.io/pvc-protection"}
+					s.Expect(s.api.Create(t.Context(), claim)).To(Succeed())
+					if i == 1 {
+						s.Expect(s.api.Delete(t.Context(), claim)).To(Succeed())
+					}
+					s.snapshot.Ordinals[i].Pod.Claims, s.snapshot.Ordinals[i].Pod.Node.Name = []string{claim.Name}, "node"
+				}
+				s.snapshot.Ordinals[1].Pod.VolumeGoes = cached
+				task := s.task()
+				for _, c := range tc.changes {
+					c(s, task)
+				}
+				s.Expect(s.api.Create(t.Context(), task)).To(Succeed())
+				st := s.state()
+				st.Snapshot = s.snapshot
+				held, err := s.hold(s.api, st)
+				s.Expect(held).To(BeTrue(), "the spec waits in any case")
+				s.Expect(*s.state().StatefulSet.Spec.Replicas == 0).To(Equal(tc.stops))
+				if cached && !tc.stops {
+					s.Expect(err).NotTo(HaveOccurred(), "the task decides once more, which may take a while")
+				} else {
+					s.Expect(err).To(MatchError(state.ErrBehind))
+				}
+			})
+		}
 	}
 }

@@ -105,7 +105,7 @@ func (s Scaler) Follow(ctx context.Context, st *state.State, objects *apply.Sess
 	if owned, err := objects.Owned(ctx); err != nil || !owned {
 		return err
 	}
-	if err := s.follow(ctx, st.Etcd, st.Snapshot); err != nil {
+	if scaled, err := s.follow(ctx, st.Etcd, st.Snapshot); err != nil || !scaled {
 		return err
 	}
 	return state.ErrBehind
@@ -113,55 +113,60 @@ func (s Scaler) Follow(ctx context.Context, st *state.State, objects *apply.Sess
 
 // follow decides on live reads, while no task takes a step. A replica is only removed if its member is not in the member list, which may
 // have changed since the task read it. A replica that is restored belongs to a member in the snapshot.
-func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd, snapshot *cluster.Snapshot) error {
+func (s Scaler) follow(ctx context.Context, cached *v1alpha1.Etcd, snapshot *cluster.Snapshot) (scaled bool, err error) {
 	defer s.Locker.Lock(client.ObjectKeyFromObject(cached))()
 	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
 	defer cancel()
 	reads := s.Live()
 	etcd, set, tasks, err := readLive(ctx, reads, cached)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if set == nil || set.DeletionTimestamp != nil || holder(tasks, etcd.Status.Recovery, set) != nil || next(etcd, set, snapshot, tasks) == nil {
-		return state.Behind(ctx, "nothing scales StatefulSet %s", client.ObjectKeyFromObject(etcd))
+		return false, state.Behind(ctx, "nothing scales StatefulSet %s", client.ObjectKeyFromObject(etcd))
 	}
 	have, wanted := ptr.Deref(set.Spec.Replicas, 1), *next(etcd, set, snapshot, tasks)
 	if wanted < have {
-		if err := s.hasLeft(ctx, etcd, wanted); err != nil {
-			return err
+		if left, err := s.hasLeft(ctx, etcd, wanted); err != nil || !left {
+			return false, err
 		}
 	}
 	if err := reads.Fresh(ctx); err != nil {
-		return err
+		return false, err
 	}
 	// The claim of a removed replica is kept, or the task deletes it.
 	patch := asread.Merge(map[string]any{"spec": map[string]any{
 		"replicas": wanted, "persistentVolumeClaimRetentionPolicy": map[string]any{"whenScaled": appsv1.RetainPersistentVolumeClaimRetentionPolicyType},
 	}})
 	if err := s.Client.Patch(ctx, set, patch, apply.Manager); err != nil {
-		return fmt.Errorf("scaling StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
+		return false, fmt.Errorf("scaling StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Scaled the StatefulSet, since its members change, or someone had scaled it down", "from", have, "to", wanted)
-	return nil
+	return true, nil
 }
 
-// hasLeft returns state.ErrBehind unless the member list, by a linearizable read, has no member with this or a higher ordinal.
-func (s Scaler) hasLeft(ctx context.Context, etcd *v1alpha1.Etcd, ordinal int32) error {
+// hasLeft reports whether the member list, by a linearizable read, has no member with this or a higher ordinal. Without a quorum there is no list, which may
+// last: everything else goes on.
+func (s Scaler) hasLeft(ctx context.Context, etcd *v1alpha1.Etcd, ordinal int32) (left bool, err error) {
+	stays := func(why string) (bool, error) {
+		ctrl.LoggerFrom(ctx).Info("No replica is removed", "reason", why)
+		return false, nil
+	}
 	snapshot, err := s.Observe(ctx, s.API, etcd)
 	if err != nil {
-		return err
+		return false, err
 	}
 	list := s.Members(ctx, etcd, snapshot)
 	if len(list) == 0 {
-		return state.Behind(ctx, "no member of Etcd %s gives a member list", client.ObjectKeyFromObject(etcd))
+		return stays("no member gives a member list")
 	}
 	for _, m := range list {
 		// The name alone keeps the replica: a member at other peer URLs may still be the Etcd's.
 		if i := members.Ordinal(etcd, m); i >= int(ordinal) {
-			return state.Behind(ctx, "%s is in the member list", etcd.PodName(int32(i)))
+			return stays(etcd.PodName(int32(i)) + " is in the member list")
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // RemoveLeases removes the Leases of members that have left for good: those with ordinals that are beyond the StatefulSet, the spec and the

@@ -7,17 +7,20 @@ package scale
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,10 +108,49 @@ func holdPatch(set *appsv1.StatefulSet, holder *v1alpha1.EtcdOperatorTask, wante
 }
 
 // mayHold reports whether a task may hold the StatefulSet at zero. A Restore may only do so once its final snapshot is known to have every
-// write; otherwise its next execution takes another one.
-func (s Scaler) mayHold(by *v1alpha1.EtcdOperatorTask, set *appsv1.StatefulSet) bool {
-	return by == nil || by.Spec.Type != v1alpha1.Restore || by.Status.Recovery.Phase != v1alpha1.RecoveryStopping ||
-		set.Annotations[v1alpha1.AnnotationHeldAtZeroBy] == string(by.UID) || s.Saved == nil || s.Saved(by, s.Clock.Now())
+// write; otherwise its next execution takes another one. Neither it nor a recreation may while that loses the data of a member: it decides once more.
+func (s Scaler) mayHold(by *v1alpha1.EtcdOperatorTask, set *appsv1.StatefulSet, snapshot *cluster.Snapshot) bool {
+	if by == nil || set.Annotations[v1alpha1.AnnotationHeldAtZeroBy] == string(by.UID) {
+		return true
+	}
+	if slices.ContainsFunc(atStake(by, set, snapshot), func(o cluster.Ordinal) bool { return o.Pod.VolumeGoes }) {
+		return false
+	}
+	return by.Spec.Type != v1alpha1.Restore || by.Status.Recovery.Phase != v1alpha1.RecoveryStopping || s.Saved == nil || s.Saved(by, s.Clock.Now())
+}
+
+// atStake returns the members whose data a task that is about to stop all of them promises to keep: a claim that someone has deleted goes once no pod
+// uses it. A Restore needs those that serve. A recovery judges by itself which volumes it needs.
+func atStake(by *v1alpha1.EtcdOperatorTask, set *appsv1.StatefulSet, snapshot *cluster.Snapshot) (members []cluster.Ordinal) {
+	recreates := by.Spec.Type == v1alpha1.RecreateRollout && by.Status.Rollout.Phase == v1alpha1.RecreateNeedsDeletion &&
+		!slices.Contains(by.Spec.OverrideGuards, v1alpha1.OverridableGuard(v1alpha1.GuardVolumeReachable))
+	restores := by.Spec.Type == v1alpha1.Restore && by.Status.Recovery.Phase == v1alpha1.RecoveryStopping
+	if set.Annotations[v1alpha1.AnnotationHeldAtZeroBy] == string(by.UID) || snapshot == nil || !recreates && !restores {
+		return nil
+	}
+	for _, o := range snapshot.Ordinals {
+		// Kubernetes does not keep a claim for a pod without a node.
+		if o.Pod != nil && o.Pod.Node.Name != "" && (recreates || o.Serves()) {
+			members = append(members, o)
+		}
+	}
+	return members
+}
+
+// losesNothing returns state.ErrBehind if a claim of a member is being deleted that the cache does not show yet as such.
+func losesNothing(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, members []cluster.Ordinal) error {
+	for _, o := range members {
+		for _, name := range o.Pod.Claims {
+			claim, err := lookup.Get[corev1.PersistentVolumeClaim](ctx, reads, "claim", client.ObjectKey{Namespace: etcd.Namespace, Name: name})
+			if err != nil {
+				return err
+			}
+			if claim != nil && claim.DeletionTimestamp != nil {
+				return state.Behind(ctx, "claim %s of %s is being deleted", name, o.Name)
+			}
+		}
+	}
+	return nil
 }
 
 // Hold scales the StatefulSet to zero for the task that holds it, and back once that task no longer does or is gone, even while the spec is
@@ -120,7 +162,7 @@ func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Sessio
 	if !changes && (!held || st.StatefulSet != nil) {
 		return held, nil
 	}
-	if changes && !s.mayHold(by, st.StatefulSet) {
+	if changes && !s.mayHold(by, st.StatefulSet, st.Snapshot) {
 		return held, nil
 	}
 	// Members that could not be started again are not stopped. If the Etcd has no StatefulSet, a foreign one may have its name, which the
@@ -128,7 +170,7 @@ func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Sessio
 	if owned, err := objects.Owned(ctx); err != nil || !owned || !changes {
 		return held, err
 	}
-	if err := s.hold(ctx, st.Etcd, objects); err != nil {
+	if err := s.hold(ctx, st, objects); err != nil {
 		return held, err
 	}
 	return held, state.ErrBehind
@@ -150,12 +192,12 @@ func readLive(ctx context.Context, reads state.Live, cached *v1alpha1.Etcd) (*v1
 
 // hold decides on live reads, while no task takes a step: the task in the cache may have ended, and a task that is not in the cache yet may
 // be reading the volumes.
-func (s Scaler) hold(ctx context.Context, cached *v1alpha1.Etcd, objects *apply.Session) error {
-	defer s.Locker.Lock(client.ObjectKeyFromObject(cached))()
+func (s Scaler) hold(ctx context.Context, cached *state.State, objects *apply.Session) error {
+	defer s.Locker.Lock(client.ObjectKeyFromObject(cached.Etcd))()
 	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
 	defer cancel()
 	reads := s.Live()
-	etcd, set, tasks, err := readLive(ctx, reads, cached)
+	etcd, set, tasks, err := readLive(ctx, reads, cached.Etcd)
 	if err != nil {
 		return err
 	}
@@ -164,16 +206,19 @@ func (s Scaler) hold(ctx context.Context, cached *v1alpha1.Etcd, objects *apply.
 	if set != nil {
 		patch = holdPatch(set, by, released(etcd, set))
 	}
-	if patch == nil || !s.mayHold(by, set) {
+	if patch == nil || !s.mayHold(by, set, cached.Snapshot) {
 		return state.Behind(ctx, "no task takes or releases StatefulSet %s", client.ObjectKeyFromObject(etcd))
 	}
 	if by == nil {
 		// Members must be instructed before they start.
-		if err := s.Instructor.Write(ctx, reads, etcd, objects); err != nil {
-			return err
-		}
+		err = s.Instructor.Write(ctx, reads, etcd, objects)
+	} else {
+		err = losesNothing(ctx, reads, etcd, atStake(by, set, cached.Snapshot))
 	}
-	if err := reads.Fresh(ctx); err != nil {
+	if err == nil {
+		err = reads.Fresh(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	before := ptr.Deref(set.Spec.Replicas, 1)

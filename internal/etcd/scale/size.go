@@ -27,7 +27,8 @@ import (
 // Size is how many replicas the StatefulSet is to have now. Members are added one at a time, so this may differ from the spec.
 type Size struct {
 	Replicas int32
-	// Reason of the condition Scaled, and Why the size differs from the spec; both are empty if it does not.
+	// Reason of the condition Scaled, and Why the size differs from the spec; both are empty if it does not. Before members start, there is no reason:
+	// the conditions of a cluster without members have one of their own.
 	Reason, Why string
 	// Operation is the reason of the condition ScaleOperationComplete while the spec asks for another number of members; otherwise empty.
 	Operation string
@@ -124,10 +125,10 @@ func released(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 func size(st *state.State, first firststart.View, wake hibernation.WakeUp) Size {
 	etcd, set := st.Etcd, st.StatefulSet
 	if first.Why != "" {
-		return Size{Reason: first.Reason, Why: first.Why}
+		return Size{Why: first.Why}
 	}
 	if wake.Why != "" {
-		return Size{Reason: v1alpha1.ReasonWakingUp, Why: wake.Why}
+		return Size{Why: wake.Why}
 	}
 	if why := hibernation.Blocked(etcd, set); why != "" {
 		size := Size{Replicas: released(etcd, set)}

@@ -25,10 +25,20 @@ const MaxReadAge = 4 * time.Second
 // not a failure.
 var ErrBehind = errors.New("the cache is behind: something has changed and has to be seen first")
 
-// Behind logs why the cache is behind, and returns ErrBehind.
+// behind is an ErrBehind that says what has to be seen first. If that lasts, the status has the text.
+type behind struct{ text string }
+
+func (b behind) Error() string   { return b.text }
+func (behind) Is(err error) bool { return err == ErrBehind } //nolint:errorlint // errors.Is asks for the very error
+
+// Awaits returns an ErrBehind that says what has to be seen first.
+func Awaits(format string, args ...any) error { return behind{fmt.Sprintf(format, args...)} }
+
+// Behind logs why the cache is behind, and returns an ErrBehind that says it.
 func Behind(ctx context.Context, format string, args ...any) error {
-	ctrl.LoggerFrom(ctx).Info("Doing nothing, because the cache is behind the API server", "reason", fmt.Sprintf(format, args...))
-	return ErrBehind
+	err := Awaits(format, args...)
+	ctrl.LoggerFrom(ctx).Info("Doing nothing, because the cache is behind the API server", "reason", err.Error())
+	return err
 }
 
 // Live reads from the API server what members are stopped, started or instructed on. Its reads are valid for MaxReadAge.

@@ -73,7 +73,7 @@ func (a Access) Read(ctx context.Context, etcd *v1alpha1.Etcd) (*State, error) {
 	}
 	if beingOrphaned(s.StatefulSet) {
 		// The end of its deletion triggers a reconcile, and what the status says of the members is still true.
-		return nil, ErrBehind
+		return nil, Awaits("StatefulSet %s is being deleted without its pods, and the garbage collector has yet to release them: if this persists, check the kube-controller-manager, and webhooks that deny updates of pods", client.ObjectKeyFromObject(etcd))
 	}
 	if s.Manager, err = a.findManager(ctx, etcd, s.StatefulSet); err != nil {
 		return nil, err

@@ -105,11 +105,13 @@ func withoutMembers(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 			conditions.False(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonRolloutPending, message),
 		}
 	case s.StatefulSet.HeldAtZeroBy != "":
-		return alike(conditions.False, v1alpha1.ReasonHeldAtZero, "A task has stopped all members, and will start them again.",
-			v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated)
+		return stopped(v1alpha1.ReasonHeldAtZero, "A task has stopped all members, and will start them again.")
 	case s.Replicas() == 0 && o.Etcd.Spec.Replicas > 0:
-		return alike(conditions.False, v1alpha1.ReasonWakingUp, "The cluster wakes up, and no member has been started yet.",
-			v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated)
+		message := "The cluster wakes up, and no member has been started yet"
+		if o.Size != nil && o.Size.Why != "" {
+			message += ": " + o.Size.Why
+		}
+		return stopped(v1alpha1.ReasonWakingUp, message+".")
 	case s.Replicas() == 0:
 		const message = "The Etcd has no replicas."
 		return append([]metav1.Condition{conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonHibernated, message), scale.NoOperation()},
@@ -117,6 +119,12 @@ func withoutMembers(status *v1alpha1.EtcdStatus, o Input) []metav1.Condition {
 				v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionDataVolumesReady, v1alpha1.ConditionScaled)...)
 	}
 	return nil
+}
+
+// stopped returns the conditions of a cluster whose members are to run, and do not yet: no pod shows what is on the volumes.
+func stopped(reason, message string) []metav1.Condition {
+	return append(alike(conditions.False, reason, message, v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated, v1alpha1.ConditionScaled),
+		conditions.Unknown(v1alpha1.ConditionDataVolumesReady, reason, "%s", message))
 }
 
 // alike returns conditions of several types with the same status, reason and message.

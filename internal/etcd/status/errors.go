@@ -24,6 +24,8 @@ type Failure struct {
 	// Code is used if the error has none of its own.
 	Code v1alpha1.ErrorCode
 	Err  error
+	// Waits: it waits for something to be seen first, and so does everything after it.
+	Waits bool
 }
 
 func (f Failure) lastError(now metav1.Time) v1alpha1.LastError {

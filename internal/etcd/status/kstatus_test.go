@@ -59,7 +59,7 @@ func TestEtcdsByTheRulesOfKstatus(t *testing.T) {
 			o.Snapshot.Ordinals[0].Class = v1alpha1.ClassDead
 		}, kstatus.InProgress, v1alpha1.ReasonNotAllMembersReady, "is Dead"},
 		"a stage keeps failing": {func(_ *v1alpha1.Etcd, o *Input) {
-			o.Failures = []Failure{{v1alpha1.ErrApply, errors.New("the quota is exhausted")}}
+			o.Failures = []Failure{{Code: v1alpha1.ErrApply, Err: errors.New("the quota is exhausted")}}
 		}, kstatus.Failed, v1alpha1.ReasonReconcileFailed, "the quota is exhausted."},
 		"scale-in is refused": {func(_ *v1alpha1.Etcd, o *Input) {
 			o.Size = &scale.Size{Reason: v1alpha1.ReasonSingleMemberNotAllowed, Why: "one member tolerates no failure"}
@@ -112,7 +112,7 @@ func TestInterruptedReconcileIsStalled(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
 	etcd.Status.ObservedGeneration = -1
-	etcd.Status = Interrupted(etcd, []Failure{{v1alpha1.ErrObserve, errors.New("the API server times out")}}, noon)
+	etcd.Status = Interrupted(etcd, []Failure{{Code: v1alpha1.ErrObserve, Err: errors.New("the API server times out")}}, noon)
 	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionStalled)).To(BeTrue())
 	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReconciling)).To(BeTrue())
 	order := []string{}

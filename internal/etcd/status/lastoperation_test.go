@@ -30,7 +30,7 @@ func TestLastOperation(t *testing.T) {
 	g.Expect(etcd.Status.LastOperation.LastUpdateTime).To(Equal(later))
 
 	o := unsettled(etcd, clustertest.Healthy(3), later)
-	o.Failures = []Failure{{v1alpha1.ErrApply, errBroken}}
+	o.Failures = []Failure{{Code: v1alpha1.ErrApply, Err: errBroken}}
 	etcd.Status = Next(o)
 	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationError))
 	g.Expect(etcd.Status.LastOperation.Description).To(ContainSubstring("broken"))

@@ -6,10 +6,12 @@
 package status
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
@@ -107,11 +109,18 @@ func Next(o Input) v1alpha1.EtcdStatus {
 	return next
 }
 
-// Interrupted returns the status of an Etcd whose reconcile was not completed: the present status with the failures added.
+// Interrupted returns the status of an Etcd whose reconcile was not completed: the present status with the failures added. While one of them only waits,
+// it has been waiting for long, and nothing shows how the members are: their pods may have no owner, and look as if there were none.
 func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alpha1.EtcdStatus {
 	next := *etcd.Status.DeepCopy()
 	if len(failures) > 0 {
 		report(etcd, &next, keep(next.LastErrors, failures, now), now)
+		if i := slices.IndexFunc(failures, func(f Failure) bool { return f.Waits }); i >= 0 {
+			for _, c := range alike(conditions.Unknown, v1alpha1.ReasonNotObserved, fmt.Sprintf("The members are not observed: %v.", failures[i].Err), v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady) {
+				set(&next, c, now)
+			}
+			next.Ready = ptr.To(false)
+		}
 		// After a failure, it does not matter whether a rollout is stalled as well.
 		setProgress(etcd, &next, nil, now)
 	}

@@ -299,7 +299,7 @@ func TestLastErrors(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
 	o := unsettled(etcd, clustertest.Healthy(3), later)
-	o.Failures = []Failure{{v1alpha1.ErrApply, errors.New("applying Service a: no")}}
+	o.Failures = []Failure{{Code: v1alpha1.ErrApply, Err: errors.New("applying Service a: no")}}
 	etcd.Status = Next(o)
 	g.Expect(etcd.Status.LastErrors).To(Equal([]v1alpha1.LastError{{Code: v1alpha1.ErrApply, Description: "applying Service a: no", ObservedAt: later}}))
 	etcd.Status = Next(unsettled(etcd, clustertest.Healthy(3), later))
@@ -341,7 +341,7 @@ func TestErrorsThatLast(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
 	failing := unsettled(etcd, clustertest.Healthy(3), noon)
-	failing.Failures = []Failure{{v1alpha1.ErrApply, errors.New("no")}}
+	failing.Failures = []Failure{{Code: v1alpha1.ErrApply, Err: errors.New("no")}}
 	etcd.Status = Next(failing)
 	g.Expect(etcd.Status.LastErrors).To(ConsistOf(v1alpha1.LastError{Code: v1alpha1.ErrApply, Description: "no", ObservedAt: noon}))
 	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionReconciled)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", "no.")))
@@ -386,7 +386,7 @@ func TestPartOfAnObservation(t *testing.T) {
 	s := clustertest.Healthy(3)
 	clustertest.Away(s, 1, v1alpha1.ClassMissing, "")
 	etcd.Status = Next(Input{
-		State: &state.State{Etcd: etcd, Snapshot: s}, Now: later, Failures: []Failure{{v1alpha1.ErrApply, errors.New("scaling: no")}},
+		State: &state.State{Etcd: etcd, Snapshot: s}, Now: later, Failures: []Failure{{Code: v1alpha1.ErrApply, Err: errors.New("scaling: no")}},
 	})
 	g.Expect(etcd.Status.Members[1].Status).To(Equal(v1alpha1.MemberNotReady))
 	g.Expect(etcd.Status.LastErrors).To(ConsistOf(HaveField("Description", "scaling: no")))
@@ -405,15 +405,36 @@ func TestInterrupted(t *testing.T) {
 	o.ScheduleErr = errors.New("no such month")
 	etcd.Status = Next(o)
 	members := etcd.Status.Members
-	etcd.Status = Interrupted(etcd, []Failure{{v1alpha1.ErrObserve, errors.New("listing pods: timeout")}}, later)
+	etcd.Status = Interrupted(etcd, []Failure{{Code: v1alpha1.ErrObserve, Err: errors.New("listing pods: timeout")}}, later)
 	g.Expect(etcd.Status.LastErrors).To(Equal([]v1alpha1.LastError{
 		{Code: v1alpha1.ErrObserve, Description: "listing pods: timeout", ObservedAt: later},
 		{Code: v1alpha1.ErrSchedule, Description: "no such month", ObservedAt: noon},
 	}))
 	g.Expect(etcd.Status.Members).To(Equal(members))
 	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue())
-	again := Interrupted(etcd, []Failure{{v1alpha1.ErrObserve, errors.New("listing pods: timeout")}}, metav1.NewTime(later.Add(time.Minute)))
+	again := Interrupted(etcd, []Failure{{Code: v1alpha1.ErrObserve, Err: errors.New("listing pods: timeout")}}, metav1.NewTime(later.Add(time.Minute)))
 	g.Expect(again).To(Equal(etcd.Status), "an unchanged status is not written again")
+}
+
+// While a reconcile waits for long, the status does not go on saying that the members are ready: they are not observed. It says it once.
+func TestInterruptedByAWait(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	etcd.Status = Next(observed(etcd, clustertest.Healthy(3), noon))
+	g.Expect(*etcd.Status.Ready).To(BeTrue())
+	waits := []Failure{{Code: v1alpha1.ErrObserve, Err: errors.New("its pods have no owner"), Waits: true}}
+	etcd.Status = Interrupted(etcd, waits, later)
+	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {
+		g.Expect(etcd.Status.Conditions.Find(name)).To(HaveValue(And(HaveField("Status", metav1.ConditionUnknown), HaveField("Reason", v1alpha1.ReasonNotObserved),
+			HaveField("Message", "The members are not observed: its pods have no owner."))))
+	}
+	g.Expect(*etcd.Status.Ready).To(BeFalse())
+	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionStalled)).To(HaveValue(HaveField("Message", "its pods have no owner.")))
+	g.Expect(Interrupted(etcd, waits, metav1.NewTime(later.Add(time.Minute)))).To(Equal(etcd.Status), "an unchanged status is not written again")
+	etcd.Status = Next(observed(etcd, clustertest.Healthy(3), later))
+	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue())
+	g.Expect(*etcd.Status.Ready).To(BeTrue())
+	g.Expect(etcd.Status.LastErrors).To(BeEmpty())
 }
 
 // From the record to the restored cluster.
@@ -461,6 +482,45 @@ func TestHibernationInTheStatus(t *testing.T) {
 		g.Expect(c.Type).NotTo(Equal(v1alpha1.ConditionHibernated))
 	}
 	g.Expect(step(func(o *Input) { o.Snapshot = serving(3, id) }).Recovery).To(BeNil())
+}
+
+// While no member runs, although they are to, nothing says that the Etcd has no replicas, or what kept a member from starting before.
+func TestStoppedMembers(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	etcd.Spec.Replicas = 0
+	step := func(s *cluster.Snapshot, why string) {
+		o := observed(etcd, s, later)
+		if why != "" {
+			o.Size = &scale.Size{Reason: v1alpha1.ReasonWakingUp, Why: why}
+		}
+		etcd.Status = Next(o)
+	}
+	says := func(conditionType string, status metav1.ConditionStatus, reason, message string) {
+		g.ExpectWithOffset(1, etcd.Status.Conditions.Find(conditionType)).To(HaveValue(And(
+			HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", message))), conditionType)
+	}
+	step(clustertest.Healthy(0), "")
+	says(v1alpha1.ConditionScaled, metav1.ConditionTrue, v1alpha1.ReasonHibernated, "The Etcd has no replicas.")
+	says(v1alpha1.ConditionDataVolumesReady, metav1.ConditionTrue, v1alpha1.ReasonHibernated, "The Etcd has no replicas.")
+
+	etcd.Spec.Replicas = 3
+	for why, message := range map[string]string{
+		"":                    "The cluster wakes up, and no member has been started yet.",
+		"waiting for the Job": "The cluster wakes up, and no member has been started yet: waiting for the Job.",
+	} {
+		step(clustertest.Healthy(0), why)
+		says(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWakingUp, message)
+		says(v1alpha1.ConditionScaled, metav1.ConditionFalse, v1alpha1.ReasonWakingUp, message)
+		says(v1alpha1.ConditionDataVolumesReady, metav1.ConditionUnknown, v1alpha1.ReasonWakingUp, message)
+	}
+
+	held := clustertest.Healthy(0)
+	held.StatefulSet.HeldAtZeroBy = "task"
+	step(held, "")
+	const task = "A task has stopped all members, and will start them again."
+	says(v1alpha1.ConditionScaled, metav1.ConditionFalse, v1alpha1.ReasonHeldAtZero, task)
+	says(v1alpha1.ConditionDataVolumesReady, metav1.ConditionUnknown, v1alpha1.ReasonHeldAtZero, task)
 }
 
 // What a reconcile did not find out keeps its error: a Secret that could not be read, owners that were not checked, and a

@@ -32,7 +32,7 @@ func TestStatusIsValidUpstream(t *testing.T) {
 	away := clustertest.Healthy(3)
 	clustertest.Away(away, 1, v1alpha1.ClassMissing, "")
 	failing := observed(served(), away, later)
-	failing.Failures = []Failure{{v1alpha1.ErrApply, errors.New("scaling: no")}}
+	failing.Failures = []Failure{{Code: v1alpha1.ErrApply, Err: errors.New("scaling: no")}}
 	withSet := observed(served(), clustertest.Healthy(3), later)
 	withSet.StatefulSet = &appsv1.StatefulSet{}
 	withSet.StatefulSet.Name = "etcd-main"

@@ -110,6 +110,26 @@ func TestStatefulSetIsReplacedWhereOwnersAreRefused(t *testing.T) {
 	}
 }
 
+// While the spec is suspended, no StatefulSet is created: none is deleted either, although the cache does not show the suspension yet.
+func TestNoStatefulSetGoesWhileTheSpecIsSuspended(t *testing.T) {
+	s := newSmall(t)
+	for i := range 3 {
+		s.claim(i, func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources = storage("8Gi") })
+	}
+	cached := &v1alpha1.Etcd{}
+	s.Expect(s.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "main"}, cached)).To(Succeed())
+	live := cached.DeepCopy()
+	live.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
+	s.Expect(s.api.Update(t.Context(), live)).To(Succeed())
+	s.Expect(s.grower.replaceSet(t.Context(), cached)).To(MatchError(state.ErrBehind))
+	s.Expect(s.replaced()).To(BeFalse())
+	s.Expect(s.owners()).To(HaveEach(ConsistOf("main")))
+	live.Annotations = nil
+	s.Expect(s.api.Update(t.Context(), live)).To(Succeed())
+	s.Expect(s.grower.replaceSet(t.Context(), cached)).To(MatchError(state.ErrBehind))
+	s.Expect(s.replaced()).To(BeTrue())
+}
+
 // owners are the UIDs of the owners of each pod.
 func (s *small) owners() (owners [][]string) {
 	pods := &corev1.PodList{}

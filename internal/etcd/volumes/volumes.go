@@ -159,6 +159,9 @@ func (g *Grower) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	if err != nil {
 		return err
 	}
+	if etcd.SpecSuspended() {
+		return state.Behind(ctx, "the spec of Etcd %s is suspended: no other StatefulSet would be created", client.ObjectKeyFromObject(etcd))
+	}
 	set, pods, err := g.replaceable(ctx, etcd)
 	if err != nil || set == nil {
 		return err

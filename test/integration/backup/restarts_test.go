@@ -130,3 +130,31 @@ func TestRebuiltLeaderTakesAFullSnapshotFirst(t *testing.T) {
 	g.Expect(fullsIn(t, s)).To(Equal(before + 2))
 	restoresTo(t, g, rebuilt, s)
 }
+
+// A final snapshot was taken of a stopped member that had more in its log than the others, and the cluster woke up with its volumes: the others have
+// discarded that, and are at a later revision by the time the agent leads. No note and no record shows it.
+func TestAWithdrawnFinalSnapshotIsNotContinued(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	s := folder(t)
+	advanced := startEtcd(t, filepath.Join(t.TempDir(), "data"))
+	put(g, advanced, "k", 10)
+	r := run(t, advanced, s, options())
+	r.begin(g)
+	woken, _ := restored(t, s)
+	put(g, advanced, "never committed", 10)
+	_, err := r.Full(t.Context(), true)
+	g.Expect(err).NotTo(HaveOccurred())
+	r.stop()
+	put(g, woken, "of this one", 30)
+
+	before := fullsIn(t, s)
+	leads := run(t, woken, s, options())
+	g.Eventually(func() error { _, err := leads.Delta(t.Context()); return err }).WithTimeout(machine.Patience()).Should(Succeed())
+	g.Expect(fullsIn(t, s)).To(Equal(before + 1))
+	put(g, woken, "later", 5)
+	_, err = leads.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	leads.stop()
+	restoresTo(t, g, woken, s)
+}

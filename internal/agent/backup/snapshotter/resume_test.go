@@ -212,6 +212,45 @@ func TestFullFirst(t *testing.T) {
 	g.Expect(takesDeltas(begin())).To(BeTrue(), "it is not known whether one is recorded")
 }
 
+// A final snapshot may have what no quorum had: it is taken of stopped volumes, with entries that were never committed, and the cluster may wake up with
+// its volumes after all, and write others. However far etcd is, deltas do not continue it; those that the leader has itself written after one are continued.
+func TestAFinalSnapshotIsNotContinued(t *testing.T) {
+	for name, c := range map[string]struct {
+		deltaTo, revision int64
+		full              bool
+	}{
+		"at its revision":        {revision: 45, full: true},
+		"beyond it":              {revision: 50, full: true},
+		"before it":              {revision: 44, full: true},
+		"with a delta after it":  {deltaTo: 48, revision: 50},
+		"and nothing after that": {deltaTo: 48, revision: 48},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, "")
+			r.etcd.revision = c.revision
+			write := func(s backup.Snapshot) {
+				s.Compression = backup.None
+				_, err := r.store.Write(t.Context(), s, func(w io.Writer) error { _, err := w.Write([]byte("x")); return err })
+				r.Expect(err).NotTo(HaveOccurred())
+			}
+			write(backup.Snapshot{Kind: backup.Full, LastRevision: 45, Created: noon.Add(-2 * time.Hour), Final: true})
+			if c.deltaTo > 0 {
+				write(backup.Snapshot{Kind: backup.Delta, StartRevision: 46, LastRevision: c.deltaTo, Created: noon.Add(-time.Hour)})
+			}
+			n := r.session()
+			if !c.full {
+				r.Expect(n.stored).To(Equal(c.deltaTo))
+				return
+			}
+			r.Expect(n.stored).To(BeZero())
+			r.Expect(r.s.Current().IsZero()).To(BeTrue(), "what the store has may be of another history")
+			r.takes(n, backup.Full)
+			r.Expect(n.stored).To(Equal(c.revision))
+			r.Expect(r.session().stored).To(Equal(c.revision), "one full snapshot is enough")
+		})
+	}
+}
+
 // A store that lacks what is recorded may have the backup of another cluster, as after a change of the prefix, and deltas would continue that: restored,
 // they would be without what was written before. One that has more than is recorded is as it was: a Lease could not be written, and is written now. A
 // recovery compares what the Leases record with the data that has survived.

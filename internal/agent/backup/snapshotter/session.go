@@ -101,7 +101,7 @@ func (n *session) resume(ctx context.Context) error {
 	n.stored = chain.LastRevision()
 	n.checked, n.fullDue = now, n.schedule.after(lastFull, now)
 	n.deltaDue, n.collectionDue = now.Round(0).Add(n.config.DeltaPeriod), now.Round(0).Add(n.config.CollectionPeriod)
-	reason := n.whyFullFirst(ctx, err, revision)
+	reason := n.whyFullFirst(ctx, err, chain, revision)
 	n.config.Log.Info("Taking snapshots", "revision", revision, "stored", n.stored, "nextFull", n.fullDue)
 	if reason == "" && n.stored == revision {
 		n.foundCurrent(now)
@@ -126,10 +126,15 @@ func (n *session) beginAnew(reason string) {
 }
 
 // whyFullFirst returns why the chain in the store cannot be continued at a revision of etcd; empty if it can.
-func (n *session) whyFullFirst(ctx context.Context, err error, revision int64) string {
+//
+// A final snapshot may have been taken of stopped volumes: it has entries that were never committed, and the members may have discarded them since,
+// and have written others at the same revisions.
+func (n *session) whyFullFirst(ctx context.Context, err error, chain backup.Chain, revision int64) string {
 	switch {
 	case err != nil:
 		return err.Error()
+	case chain.Last().Final:
+		return "the store ends with a final snapshot, which may have what was never committed"
 	case n.stored > revision:
 		return fmt.Sprintf("etcd is at revision %d, but the store ends at %d: it holds another history", revision, n.stored)
 	case n.config.FullFirst != nil && !n.renewed && n.config.FullFirst(ctx):
