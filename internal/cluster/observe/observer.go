@@ -164,6 +164,9 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	}
 	f := input{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet), lineage: lineageOf(etcd)}
 	f.statefulSet.Objection = o.rule.Objection(etcd, statefulSet)
+	if foreign := o.rule.Foreign(etcd, "StatefulSet", statefulSet); foreign != nil {
+		f.statefulSet.Foreign = foreign.String()
+	}
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
 	f.changing = len(f.ordinals) > 0 && etcd.Spec.Replicas > 0 && len(f.ordinals) != int(etcd.Spec.Replicas)
 	return f, o.readSurroundings(ctx, reader, key, statefulSet.Spec.Template.Spec, f.ordinals)

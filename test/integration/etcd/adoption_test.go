@@ -7,6 +7,7 @@ package etcd
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -126,6 +127,25 @@ func TestAdoptFromDruid(t *testing.T) {
 		g.Expect(w.Etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue(), "the members are as they were")
 		g.Expect(w.Etcd.Status.Conditions.Find(v1alpha1.ConditionStalled)).To(BeNil(), "etcd-druid would not correct it")
 	}).Should(Succeed())
+}
+
+// Before an adoption, and after the way back, the operator does nothing in the members: their upkeep is etcd-druid's.
+func TestNoUpkeepBesideDruid(t *testing.T) {
+	t.Parallel()
+	w := newDruidWorld(t)
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.DefragmentationSchedule = ptr.To("0 3 * * *") })
+	w.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionAllMembersReady, Status: metav1.ConditionTrue, Reason: "AllMembersReady"})
+	w.Expect(testEnv.Client.Status().Update(t.Context(), w.Etcd)).To(Succeed(), "as etcd-druid has written it")
+	ahead := &shiftedClock{}
+	ahead.set(time.Now().UTC().Truncate(24 * time.Hour).Add(2*24*time.Hour + 3*time.Hour + 12*time.Minute))
+	o := w.startAll(adopting, at(ahead))
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionFalse))
+	}).Should(Succeed())
+	w.nudge(o)
+	w.Expect(w.Tasks(w)).To(BeEmpty())
+	w.CreateTask("by-hand", v1alpha1.OnDemandMaintenance, "etcdDefragmentation: true")
+	w.Expect(w.UntilTask("by-hand", v1alpha1.TaskStateRejected).Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrForeignObject))
 }
 
 // claimAdoptedAgain checks that a claim which is as the StatefulSet controller makes it is adopted, as those of further members are.
