@@ -79,6 +79,11 @@ func Manager(etcd *v1alpha1.Etcd, object metav1.Object) string {
 	return ""
 }
 
+// Unconverted reports whether an Etcd has adopted a StatefulSet whose pods are etcd-druid's: nothing of the spec has been applied to it yet.
+func Unconverted(etcd *v1alpha1.Etcd, set metav1.Object) bool {
+	return Manager(etcd, set) != "" && set.GetAnnotations()[v1alpha1.AnnotationAppliedChecksum] == ""
+}
+
 // Adoptable reports whether an object is one that an Etcd may adopt from etcd-druid: the Etcd controls it, and etcd-druid has
 // managed it.
 func Adoptable(etcd *v1alpha1.Etcd, object metav1.Object) bool {

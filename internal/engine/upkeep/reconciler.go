@@ -15,10 +15,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -64,7 +62,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case etcd.DeletionTimestamp != nil:
 		return ctrl.Result{}, nil
 	}
-	if foreign, err := r.foreign(ctx, etcd); err != nil || foreign {
+	if foreign, err := observe.IsForeign(ctx, r.Client, etcd); err != nil || foreign {
 		r.publish(req.NamespacedName, nil)
 		return ctrl.Result{RequeueAfter: foreignInterval}, err
 	}
@@ -77,13 +75,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	after, err := r.defragment(ctx, etcd, tasks)
 	return ctrl.Result{RequeueAfter: after}, err
-}
-
-// foreign reports whether the StatefulSet of an Etcd is not the operator's to work on, as before an adoption from etcd-druid, which does
-// the upkeep itself. The cache may lag: a task is rejected by a live read.
-func (r *Reconciler) foreign(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
-	set, err := lookup.Get[appsv1.StatefulSet](ctx, r.Client, "StatefulSet", client.ObjectKeyFromObject(etcd), client.UnsafeDisableDeepCopy)
-	return set != nil && ownership.Of(etcd, "StatefulSet", set) != nil, err
 }
 
 // compact creates the task that spec.backup.snapshotCompaction asks for now, if any. New snapshots and the ends of tasks trigger

@@ -98,6 +98,7 @@ func TestAdoptFromDruid(t *testing.T) {
 		w.Get(w, name, object)
 		w.Expect(object.GetAnnotations()).To(HaveKey(v1alpha1.AnnotationAdoptedBy))
 	}
+	w.sizeStaysBeforeTheConversion(o)
 	w.claimAdoptedAgain()
 	role := &rbacv1.Role{}
 	w.Get(w, "druid.gardener.cloud:etcd:"+name, role)
@@ -146,6 +147,21 @@ func TestNoUpkeepBesideDruid(t *testing.T) {
 	w.Expect(w.Tasks(w)).To(BeEmpty())
 	w.CreateTask("by-hand", v1alpha1.OnDemandMaintenance, "etcdDefragmentation: true")
 	w.Expect(w.UntilTask("by-hand", v1alpha1.TaskStateRejected).Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrForeignObject))
+}
+
+// sizeStaysBeforeTheConversion checks that another size changes nothing while the pods are etcd-druid's, and that the status says why.
+func (w *world) sizeStaysBeforeTheConversion(o *operator) {
+	w.T.Helper()
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 })
+	w.Eventually(func(g Gomega) {
+		scaled := w.condition(g, v1alpha1.ConditionScaled)
+		g.Expect(scaled.Reason).To(Equal(v1alpha1.ReasonScalingHeld))
+		g.Expect(scaled.Message).To(ContainSubstring("has 3 replicas while spec.replicas is 5: make both equal, and convert the pods"))
+	}).Should(Succeed())
+	w.nudge(o)
+	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(3))))
+	w.Expect(w.Tasks(w)).To(BeEmpty())
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 }
 
 // claimAdoptedAgain checks that a claim which is as the StatefulSet controller makes it is adopted, as those of further members are.
