@@ -81,7 +81,27 @@ func refuseReturn(f input, tasks []v1alpha1.EtcdOperatorTask) string {
 			return fmt.Sprintf("task %s is running: wait until it has ended, or delete it", t.Name)
 		}
 	}
-	return first(f, replicas, members, olderEtcd)
+	return first(f, replicas, members, olderEtcd, knownTLS, knownBackup)
+}
+
+// knownTLS objects if etcd-druid would roll out members without TLS, since it does not know where their certificates are.
+func knownTLS(f input) string {
+	switch {
+	case f.etcd.Spec.ManagedTLS == nil || ownership.Unconverted(f.etcd, f.set):
+		return ""
+	case f.etcd.ManagesTLS(v1alpha1.TLSClients) || f.etcd.ManagesTLS(v1alpha1.TLSPeers):
+		return "etcd-druid does not know spec.managedTLS, and would start members without TLS, which do not reach the others; and it cannot be removed from clients or peers: create an Etcd for etcd-druid under another name, with a copy of the backups, and remove the annotation " + v1alpha1.AnnotationOperation
+	}
+	return "etcd-druid does not know spec.managedTLS, and would start agents without TLS: name Secrets of your own in spec.backup.tls, and remove spec.managedTLS"
+}
+
+// knownBackup objects if etcd-backup-restore would continue a backup that it cannot read.
+func knownBackup(f input) string {
+	if f.etcd.Encryption() == nil || ownership.Unconverted(f.etcd, f.set) {
+		return ""
+	}
+	return fmt.Sprintf("etcd-druid does not know spec.backup.encryption, and etcd-backup-restore would add deltas to a full snapshot that it cannot read: remove the annotation %s and spec.backup.encryption, "+
+		"and once the pods are replaced, take a full snapshot (kubectl etcdtask snapshot %s -n %s --type full --wait). Then hand the Etcd back", v1alpha1.AnnotationOperation, f.etcd.Name, f.etcd.Namespace)
 }
 
 // olderEtcd objects if the pods of etcd-druid could not read the data any more.
