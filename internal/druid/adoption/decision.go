@@ -7,7 +7,6 @@ package adoption
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 )
@@ -65,6 +63,9 @@ func refuseAdoption(f input) string {
 		return f.foreign[0].String()
 	case f.set.DeletionTimestamp != nil:
 		return fmt.Sprintf("StatefulSet %s is being deleted", f.set.Name)
+	case ownership.Manager(f.etcd, f.set) != "":
+		// etcd-druid came back and has gone again, perhaps in the middle of a rollout, which then has to continue.
+		return active(f)
 	}
 	return first(f, active, layout, refuseConversion)
 }
@@ -134,7 +135,7 @@ func first(f input, checks ...func(input) string) string {
 func active(f input) string {
 	for _, fields := range append(f.etcd.ManagedFields[:len(f.etcd.ManagedFields):len(f.etcd.ManagedFields)], f.set.ManagedFields...) {
 		if fields.Manager == v1alpha1.ManagedByDruid && fields.Time != nil && f.now.Sub(fields.Time.Time) < quiet {
-			return fmt.Sprintf("etcd-druid is running: it wrote at %s. Scale its Deployment to 0 and remove its webhooks; the adoption continues %s after its last write", fields.Time.UTC().Format(time.RFC3339), quiet)
+			return fmt.Sprintf("etcd-druid is running: it wrote at %s. Scale its Deployment to 0 and remove its webhooks; this continues %s after its last write", fields.Time.UTC().Format(time.RFC3339), quiet)
 		}
 	}
 	return ""
@@ -240,11 +241,6 @@ func etcdVersions(f input) string {
 		return why
 	}
 	return ""
-}
-
-// isBack reports whether etcd-druid has come back to an Etcd that was adopted from it: adoption has removed its finalizer.
-func isBack(etcd metav1.Object) bool {
-	return slices.Contains(etcd.GetFinalizers(), v1alpha1.FinalizerDruid)
 }
 
 // newestEtcd returns the newest version of etcd among the members.

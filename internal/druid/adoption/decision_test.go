@@ -82,8 +82,13 @@ func TestRefuseAdoption(t *testing.T) {
 		"not observed":                {func(f *input) { f.snapshot = nil }, "could not be observed"},
 		"a spec that is not seen yet": {func(f *input) { f.snapshot.StatefulSet.Observed = false }, "could not be observed"},
 		"in the middle of a rollout":  {func(f *input) { f.snapshot.Ordinals[1].Pod.Revision = "old" }, "1 of 3 pods are not at the newest template"},
-		"a pod is missing":            {func(f *input) { clustertest.Away(f.snapshot, 1, v1alpha1.ClassMissing, "") }, "1 of 3 pods are not"},
-		"a member is down":            {func(f *input) { clustertest.Away(f.snapshot, 2, v1alpha1.ClassDead, "exited") }, "etcd-main-2 is"},
+		"again, in the middle of the conversion": {func(f *input) {
+			f.set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(f.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+			f.set.Annotations = map[string]string{v1alpha1.AnnotationAdoptedBy: "uid"}
+			f.snapshot.Ordinals[1].Pod.Revision = "old"
+		}, ""},
+		"a pod is missing": {func(f *input) { clustertest.Away(f.snapshot, 1, v1alpha1.ClassMissing, "") }, "1 of 3 pods are not"},
+		"a member is down": {func(f *input) { clustertest.Away(f.snapshot, 2, v1alpha1.ClassDead, "exited") }, "etcd-main-2 is"},
 		"a foreign voter": {func(f *input) {
 			f.snapshot.Cluster.Voters = append(f.snapshot.Cluster.Voters, cluster.Voter{ID: 9, Name: "other", Ordinal: -1, Serving: true})
 		}, "voter other is not a member"},

@@ -245,6 +245,36 @@ func TestAdoptionRefused(t *testing.T) {
 	w.Expect(w.Etcd.Finalizers).To(ConsistOf(v1alpha1.FinalizerDruid))
 }
 
+// An etcd-druid that comes back during the conversion sets its finalizer first: by that alone no further pod is replaced.
+func TestDruidComesBackDuringTheConversion(t *testing.T) {
+	t.Parallel()
+	w := newDruidWorld(t)
+	w.startAll(adopting)
+	w.adopt()
+	pods := w.PodUIDs(w, 3)
+	w.Change(annotate(v1alpha1.AnnotationRollout, v1alpha1.RolloutManual))
+	w.Change(annotate(v1alpha1.AnnotationGardenerOperation, v1alpha1.OperationReconcile))
+	w.Eventually(func(g Gomega) { g.Expect(w.Tasks(g)).To(HaveLen(1)) }).Should(Succeed())
+	w.Change(func(e *v1alpha1.Etcd) { controllerutil.AddFinalizer(e, v1alpha1.FinalizerDruid) })
+	w.Eventually(func(g Gomega) { w.adopted(g, metav1.ConditionFalse, v1alpha1.ReasonDruidActive) }).Should(Succeed())
+
+	task := w.Tasks(w)[0]
+	before := task.DeepCopy()
+	task.Spec.Suspend = false
+	w.Expect(testEnv.Client.Patch(t.Context(), &task, client.MergeFrom(before))).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		status := w.Task(g, task.Name).Status
+		g.Expect(status.State.IsFinal()).To(BeTrue())
+		g.Expect(status.LastErrors).To(ContainElement(HaveField("Code", v1alpha1.ErrForeignObject)))
+	}).Should(Succeed())
+	w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
+
+	// Once it is stopped, the conversion continues.
+	w.Change(annotate(v1alpha1.AnnotationRollout, ""))
+	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt))
+	w.Eventually(func(g Gomega) { w.adopted(g, metav1.ConditionTrue, v1alpha1.ReasonConverted) }).Should(Succeed())
+}
+
 // An etcd-druid that reconciles an adopted Etcd is noticed, and nothing is done against it.
 func TestDruidComesBack(t *testing.T) {
 	t.Parallel()
