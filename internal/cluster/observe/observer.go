@@ -181,11 +181,11 @@ func whose(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet) string {
 	return " that it controls"
 }
 
-// IsForeign reports whether the StatefulSet of an Etcd is not that of an operator that manages Etcds, as before an adoption from etcd-druid,
-// which then does all else itself. The cache may lag: tasks are rejected by a live read.
+// IsForeign reports whether the StatefulSet of an Etcd is not that of an operator that manages Etcds, as before an adoption from etcd-druid
+// and once that is back: etcd-druid then does all else itself. The cache may lag: tasks are rejected by a live read.
 func IsForeign(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (bool, error) {
 	set, err := lookup.Get[appsv1.StatefulSet](ctx, reader, "StatefulSet", client.ObjectKeyFromObject(etcd), client.UnsafeDisableDeepCopy)
-	return set != nil && ownership.Of(etcd, "StatefulSet", set) != nil, err
+	return set != nil && replacer.Operator{}.Foreign(etcd, "StatefulSet", set) != nil, err
 }
 
 func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f input) (*cluster.Snapshot, error) {

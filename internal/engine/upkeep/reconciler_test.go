@@ -22,6 +22,7 @@ import (
 // What is due is created in a cluster that the operator manages, and in no other one: another operator, such as etcd-druid before an
 // adoption and after the way back, does the upkeep itself.
 func TestNothingIsDueInAForeignCluster(t *testing.T) {
+	back := false
 	for name, tc := range map[string]struct {
 		change func(set *appsv1.StatefulSet)
 		due    bool
@@ -32,7 +33,11 @@ func TestNothingIsDueInAForeignCluster(t *testing.T) {
 		"adopted": {func(set *appsv1.StatefulSet) {
 			set.Annotations = map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}
 		}, true},
-		"etcd-druid's":      {func(*appsv1.StatefulSet) {}, false},
+		"etcd-druid's": {func(*appsv1.StatefulSet) {}, false},
+		"adopted, and etcd-druid is back": {func(set *appsv1.StatefulSet) {
+			set.Annotations = map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}
+			back = true
+		}, false},
 		"of an older Etcd":  {func(set *appsv1.StatefulSet) { set.OwnerReferences[0].UID = "older" }, false},
 		"without an object": {nil, true},
 	} {
@@ -47,7 +52,10 @@ func TestNothingIsDueInAForeignCluster(t *testing.T) {
 					Namespace: etcd.Namespace, Name: etcd.Name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid},
 					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))},
 				}}
-				tc.change(set)
+				back = false
+				if tc.change(set); back {
+					etcd.Finalizers = []string{v1alpha1.FinalizerDruid}
+				}
 				objects = append(objects, set)
 			}
 			api := apitest.API(objects...)
