@@ -52,11 +52,14 @@ func LiveEtcd(ctx context.Context, live client.Reader, task Task) (*v1alpha1.Etc
 	return etcd, nil
 }
 
-// AdmitWithQuorum admits a task if its cluster has a quorum.
+// AdmitWithQuorum admits a task if its cluster is the operator's to work on, and has a quorum.
 func AdmitWithQuorum(ctx context.Context, observer observe.Interface, live client.Reader, etcd *v1alpha1.Etcd) (Verdict, error) {
 	s, err := observer.Observe(ctx, live, etcd)
 	if err != nil {
 		return Unobserved(Reject, err)
+	}
+	if foreign := s.StatefulSet.Foreign; foreign != "" {
+		return Rejected(v1alpha1.ErrForeignObject, "%s", foreign), nil
 	}
 	serving := fmt.Sprintf("%d of %d voters serve", s.ServingVoters(), len(s.Cluster.Voters))
 	if !s.HasQuorum() {

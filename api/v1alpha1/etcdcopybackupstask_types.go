@@ -77,7 +77,7 @@ type EtcdCopyBackupsTaskStatus struct {
 	// observedGeneration is the generation of the spec that the status is based on.
 	// +optional
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
-	// lastError is what is wrong with the task; absent if nothing is.
+	// lastError is what is wrong with the task while it has not ended; absent if nothing is.
 	// +optional
 	LastError *string `json:"lastError,omitempty"`
 	// result is what the agent reports of a copy that has succeeded, as key-value pairs, such as copied and lastRevision.

@@ -67,6 +67,8 @@ const (
 	AnnotationSuspendSpecReconcile = "druid.gardener.cloud/suspend-etcd-spec-reconcile"
 	// AnnotationIgnoreReconciliation is the older name of AnnotationSuspendSpecReconcile, which etcd-druid honors, and runbooks use.
 	AnnotationIgnoreReconciliation = "druid.gardener.cloud/ignore-reconciliation"
+	// AnnotationDisableRuntimeComponents on an Etcd, with any value, has etcd-druid run no members, which are static pods then. It is refused.
+	AnnotationDisableRuntimeComponents = "druid.gardener.cloud/disable-etcd-runtime-component-creation"
 	// AnnotationRollout on an Etcd, with the value RolloutManual, lets its rollout tasks start suspended.
 	AnnotationRollout = "druid.gardener.cloud/rollout"
 	// RolloutManual is the value of AnnotationRollout.

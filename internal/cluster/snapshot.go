@@ -47,6 +47,8 @@ type StatefulSet struct {
 	OnDelete       bool
 	// Objection is why this operator must not replace the pods, such as another update strategy; empty if it may.
 	Objection string
+	// Foreign says who else manages it, and what to do: the operator changes nothing in its members. Empty if it is the operator's to work on.
+	Foreign string
 	// EtcdVersion is the tag of the etcd container's image in the template, without its v; empty if there is no tag.
 	EtcdVersion string
 	// AgentImage is the image of the agent's container in the template; empty if there is none.

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/volumes"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -143,7 +144,7 @@ func (p *pass) applySpec(ctx context.Context) error {
 
 func (p *pass) apply(ctx context.Context) error {
 	if p.etcd.SpecSuspended() || p.found.Adoption.Frozen {
-		p.found.Size = &scale.Size{}
+		p.found.Size = ptr.To(scale.Waiting(p.etcd, p.found.Snapshot))
 		return nil
 	}
 	set, plan := p.found.StatefulSet, p.found.TLS

@@ -59,8 +59,10 @@ func (c *composition) registry() tasks.Registry {
 		Writer: memberconfig.Writer{Access: state.Access{Client: c.Client, API: c.Live, Observer: c.observer, Locker: c.locker, Clock: c.Clock}},
 	})}
 	for name, taskType := range registry {
-		taskType.Handler = permitted{taskType.Handler, c.rules}
-		registry[name] = taskType
+		if rules, apply := c.rulesOf(name); apply {
+			taskType.Handler = permitted{taskType.Handler, rules}
+			registry[name] = taskType
+		}
 	}
 	for name, message := range c.beside.unavailable {
 		registry[name] = tasks.Type{Unavailable: &tasks.Verdict{
@@ -68,6 +70,17 @@ func (c *composition) registry() tasks.Registry {
 		}}
 	}
 	return registry
+}
+
+// rulesOf returns the rules of a task type, if any apply. Beside etcd-druid, store and TLS of an Etcd are etcd-druid's: the rules apply only
+// to Jobs of the operator that use the store.
+func (c *composition) rulesOf(name v1alpha1.TaskType) (rules policy.Rules, apply bool) {
+	rules = c.rules
+	if !c.beside.manages {
+		return rules, true
+	}
+	rules.TLS = false
+	return rules, name == v1alpha1.OnDemandCompaction || name == v1alpha1.CopyBackups
 }
 
 // permitted rejects tasks of an Etcd that the operator's configuration refuses. A task that was admitted before

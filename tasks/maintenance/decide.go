@@ -92,6 +92,7 @@ func decide(in Input) Decision {
 	s := &work{Input: in, record: in.Recorded}
 	s.settle()
 	d := s.first(
+		(*work).owned,
 		(*work).uncorrupted,
 		(*work).healthy,
 		(*work).compaction,
@@ -148,6 +149,14 @@ func (s *work) settle() {
 			s.record = s.record.withMember(o.Name, keyAfter, db.Size)
 		}
 	}
+}
+
+// owned fails the task if another operator manages the cluster by now, such as an etcd-druid to which it was handed back.
+func (s *work) owned() *Decision {
+	if foreign := s.Snapshot.StatefulSet.Foreign; foreign != "" {
+		return fail(v1alpha1.ErrForeignObject, "%s", foreign)
+	}
+	return nil
 }
 
 // uncorrupted fails the task if members disagree on the data: a person has to look at it first.

@@ -195,6 +195,8 @@ func TestNothingIsDoneToAClusterThatIsNotWell(t *testing.T) {
 		code    v1alpha1.ErrorCode
 		says    string
 	}{
+		"etcd-druid manages it": {func(w *world) { w.Snapshot.StatefulSet.Foreign = "it is etcd-druid's: stop that" },
+			tasks.Fail, v1alpha1.ErrForeignObject, "it is etcd-druid's: stop that"},
 		"a member is down":        {func(w *world) { w.Snapshot.Ordinals[2].Class = v1alpha1.ClassDead }, tasks.Continue, "", "m-2 is Dead"},
 		"a member is unready":     {func(w *world) { w.Snapshot.Ordinals[2].Class = v1alpha1.ClassUnready }, tasks.Continue, "", "m-2 is Unready"},
 		"a member takes no reads": {func(w *world) { delete(w.Databases, 2) }, tasks.Continue, "", "m-2 takes no reads"},

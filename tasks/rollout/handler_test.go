@@ -204,6 +204,31 @@ func TestNothingIsRemovedOnceAnotherReplacesPods(t *testing.T) {
 	}
 }
 
+// etcd-druid sets its finalizer before it writes the StatefulSet, and the cache may not have it yet.
+func TestNothingIsRemovedOnceDruidIsBack(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		r := newTrial(t, observed(noon), observed(noon))
+		v, err := r.handler.Execute(t.Context(), r.task)
+		r.Expect(err).NotTo(HaveOccurred())
+		cached := r.task.Task
+		cached.Etcd = r.task.Etcd.DeepCopy()
+		if back {
+			r.task.Etcd.Finalizers = []string{v1alpha1.FinalizerDruid}
+		}
+		r.handler.Live = r.live(statefulSet(func(s *appsv1.StatefulSet) {
+			s.Labels[v1alpha1.LabelManagedBy], s.Annotations = v1alpha1.ManagedByDruid, map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}
+		}))
+		err = r.handler.Perform(t.Context(), cached, *v.Step)
+		if back {
+			r.Expect(err).To(MatchError(ContainSubstring("has put its finalizer")))
+			r.Expect(r.deleted).To(BeEmpty())
+		} else {
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(r.deleted).To(ConsistOf("m-2"))
+		}
+	}
+}
+
 // What agents have read is asked where a second member may take over, by the cache and by the API server; an agent that has reported
 // nothing for two minutes gets a newer one without that.
 func TestAnAgentThatIsTooOldIsReplaced(t *testing.T) {

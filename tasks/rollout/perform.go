@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/asread"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -62,13 +63,20 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 }
 
 // confirmDeleter reads the StatefulSet right before a removal: a client that changes its update strategy takes no lock of this operator,
-// and the StatefulSet controller may then remove a pod at once.
+// and the StatefulSet controller may then remove a pod at once. Of an adopted one it reads the Etcd, too, to which etcd-druid comes back first.
 func (h *Handler) confirmDeleter(ctx context.Context, task tasks.Task) error {
 	set, key := &appsv1.StatefulSet{}, task.Object.EtcdKey()
 	if err := h.Live.Get(ctx, key, set); err != nil {
 		return coded.Error(v1alpha1.ErrObserve, fmt.Errorf("reading StatefulSet %s: %w", key, err))
 	}
-	if objection := h.Rule.Objection(task.Etcd, set); objection != "" {
+	etcd := task.Etcd
+	if ownership.Manager(etcd, set) != "" {
+		var err error
+		if etcd, err = tasks.LiveEtcd(ctx, h.Live, task); err != nil {
+			return err
+		}
+	}
+	if objection := h.Rule.Objection(etcd, set); objection != "" {
 		return coded.Error(v1alpha1.ErrStrategy, errors.New(objection))
 	}
 	return nil

@@ -255,6 +255,8 @@ func TestAdmit(t *testing.T) {
 	lost := clustertest.Healthy(3)
 	clustertest.Away(lost, 0, v1alpha1.ClassUnready, "")
 	clustertest.Away(lost, 1, v1alpha1.ClassUnready, "")
+	foreign := clustertest.Healthy(3)
+	foreign.StatefulSet.Foreign = "it is etcd-druid's: stop that"
 	broken := errors.New("no answer")
 	store := &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
 	for name, tc := range map[string]struct {
@@ -267,6 +269,8 @@ func TestAdmit(t *testing.T) {
 		"no StatefulSet": {store, observed{err: observe.ErrNoStatefulSet},
 			tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStatefulSetNotFound, Message: observe.ErrNoStatefulSet.Error()}, nil},
 		"no answer": {store, observed{err: broken}, tasks.Verdict{}, broken},
+		"another operator's cluster": {store, observed{snapshot: foreign},
+			tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrForeignObject, Message: "it is etcd-druid's: stop that"}, nil},
 		"no quorum": {store, observed{snapshot: lost},
 			tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoQuorum, Message: "the cluster has no quorum: 1 of 3 voters serve, and it takes 2"}, nil},
 		"a quorum": {store, observed{snapshot: clustertest.Healthy(3)}, tasks.Verdict{Outcome: tasks.Continue, Message: "backups are configured, and 3 of 3 voters serve"}, nil},

@@ -9,6 +9,7 @@ package ownership
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -82,6 +83,24 @@ func Manager(etcd *v1alpha1.Etcd, object metav1.Object) string {
 // LeftToDruid reports whether etcd-druid manages an object that the Etcd has not adopted: an operator that works on it is in executor mode.
 func LeftToDruid(etcd *v1alpha1.Etcd, object metav1.Object) bool {
 	return object.GetLabels()[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid && Of(etcd, "", object) != nil
+}
+
+// DruidIsBack reports whether etcd-druid has put its finalizer back on an object from which adoption has removed it.
+func DruidIsBack(object metav1.Object) bool {
+	return slices.Contains(object.GetFinalizers(), v1alpha1.FinalizerDruid)
+}
+
+// Contested returns that etcd-druid is back at an Etcd that was adopted from it, by its finalizer, which it sets before it writes objects.
+func Contested(etcd *v1alpha1.Etcd) *Foreign {
+	f := foreign(v1alpha1.KindEtcd, etcd)
+	f.Reason, f.Whose = v1alpha1.ReasonDruidActive, fmt.Sprintf("was adopted from etcd-druid, which has put its finalizer %s back", v1alpha1.FinalizerDruid)
+	f.Remedy = fmt.Sprintf("scale etcd-druid to 0, and run kubectl -n %s annotate etcd %s %s=%s", etcd.Namespace, etcd.Name, v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt)
+	return f
+}
+
+// Unconverted reports whether an Etcd has adopted a StatefulSet whose pods are etcd-druid's: nothing of the spec has been applied to it yet.
+func Unconverted(etcd *v1alpha1.Etcd, set metav1.Object) bool {
+	return Manager(etcd, set) != "" && set.GetAnnotations()[v1alpha1.AnnotationAppliedChecksum] == ""
 }
 
 // Adoptable reports whether an object is one that an Etcd may adopt from etcd-druid: the Etcd controls it, and etcd-druid has

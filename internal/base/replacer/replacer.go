@@ -27,9 +27,15 @@ type Rule interface {
 // Etcd has adopted.
 type Operator struct{}
 
-// Foreign implements Rule.
+// Foreign implements Rule. The StatefulSet of an adopted Etcd is foreign once etcd-druid is back, which may be about to write it.
 func (Operator) Foreign(etcd *v1alpha1.Etcd, kind string, object metav1.Object) *ownership.Foreign {
-	return ownership.Of(etcd, kind, object)
+	if foreign := ownership.Of(etcd, kind, object); foreign != nil {
+		return foreign
+	}
+	if kind == "StatefulSet" && ownership.Manager(etcd, object) != "" && ownership.DruidIsBack(etcd) {
+		return ownership.Contested(etcd)
+	}
+	return nil
 }
 
 // Objection implements Rule.

@@ -25,6 +25,35 @@ func set(manager string, strategy appsv1.StatefulSetUpdateStrategyType, annotati
 	return s
 }
 
+// etcd-druid puts its finalizer on an Etcd before it writes the StatefulSet: that alone ends what was adopted, and nothing else.
+func TestDruidIsBack(t *testing.T) {
+	back := etcd.DeepCopy()
+	back.Finalizers = []string{"other", v1alpha1.FinalizerDruid}
+	adopted := map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}
+	for name, tc := range map[string]struct {
+		etcd *v1alpha1.Etcd
+		set  *appsv1.StatefulSet
+		says string
+	}{
+		"adopted":                 {etcd, set(v1alpha1.ManagedByDruid, appsv1.OnDeleteStatefulSetStrategyType, adopted), ""},
+		"adopted, and it is back": {back, set(v1alpha1.ManagedByDruid, appsv1.OnDeleteStatefulSetStrategyType, adopted), "Etcd shoot/main was adopted from etcd-druid, which has put its finalizer"},
+		"never adopted":           {back, set(v1alpha1.ManagedBy, appsv1.OnDeleteStatefulSetStrategyType, nil), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			says, foreign := Operator{}.Objection(tc.etcd, tc.set), Operator{}.Foreign(tc.etcd, "StatefulSet", tc.set)
+			if tc.says == "" {
+				g.Expect(says).To(BeEmpty())
+				g.Expect(foreign).To(BeNil())
+				return
+			}
+			g.Expect(says).To(HavePrefix(tc.says))
+			g.Expect(foreign.Reason).To(Equal(v1alpha1.ReasonDruidActive))
+			g.Expect(Operator{}.Foreign(tc.etcd, "Lease", tc.set)).To(BeNil(), "what members report still counts")
+		})
+	}
+}
+
 // A member that restarts refuses the data of a cluster that is not the recorded one, so no pod is replaced.
 func TestNoPodIsReplacedWhileAnotherClusterServes(t *testing.T) {
 	g := NewWithT(t)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/lookup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -164,6 +165,9 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	}
 	f := input{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet), lineage: lineageOf(etcd)}
 	f.statefulSet.Objection = o.rule.Objection(etcd, statefulSet)
+	if foreign := o.rule.Foreign(etcd, "StatefulSet", statefulSet); foreign != nil {
+		f.statefulSet.Foreign = foreign.String()
+	}
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
 	f.changing = len(f.ordinals) > 0 && etcd.Spec.Replicas > 0 && len(f.ordinals) != int(etcd.Spec.Replicas)
 	return f, o.readSurroundings(ctx, reader, key, statefulSet.Spec.Template.Spec, f.ordinals)
@@ -175,6 +179,13 @@ func whose(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet) string {
 		return fmt.Sprintf(" of its own: %s", foreign)
 	}
 	return " that it controls"
+}
+
+// IsForeign reports whether the StatefulSet of an Etcd is not that of an operator that manages Etcds, as before an adoption from etcd-druid
+// and once that is back: etcd-druid then does all else itself. The cache may lag: tasks are rejected by a live read.
+func IsForeign(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (bool, error) {
+	set, err := lookup.Get[appsv1.StatefulSet](ctx, reader, "StatefulSet", client.ObjectKeyFromObject(etcd), client.UnsafeDisableDeepCopy)
+	return set != nil && replacer.Operator{}.Foreign(etcd, "StatefulSet", set) != nil, err
 }
 
 func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f input) (*cluster.Snapshot, error) {

@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -140,6 +141,18 @@ func TestWithoutAStatefulSet(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(s.Ordinals).To(HaveLen(1))
 	g.Expect(s.Changing).To(BeTrue())
+}
+
+// A StatefulSet that another operator manages is observed, as an adoption needs it, and the Snapshot says whose it is.
+func TestStatefulSetOfAnotherOperator(t *testing.T) {
+	for manager, says := range map[string]types.GomegaMatcher{v1alpha1.ManagedByDruid: ContainSubstring("managed by etcd-druid"), v1alpha1.ManagedBy: BeEmpty()} {
+		g := NewWithT(t)
+		etcd, objects := surrounded()
+		objects[0].SetLabels(map[string]string{v1alpha1.LabelManagedBy: manager})
+		s, err := New(&etcdfake.Cluster{}, clocktesting.NewFakePassiveClock(time.Unix(0, 0))).Observe(t.Context(), apitest.API(objects...), etcd)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(s.StatefulSet.Foreign).To(says)
+	}
 }
 
 // The template of a StatefulSet counts once its controller has seen it, and its strategy says who replaces pods.

@@ -79,7 +79,7 @@ func (a Adopter) adoptClaims(ctx context.Context, s *state.State, phase phase) e
 
 // withoutDruid is a patch that removes the finalizer of etcd-druid.
 func withoutDruid(object client.Object) map[string]any {
-	if !isBack(object) {
+	if !ownership.DruidIsBack(object) {
 		return map[string]any{}
 	}
 	kept := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return f == v1alpha1.FinalizerDruid })

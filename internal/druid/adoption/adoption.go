@@ -9,13 +9,13 @@ package adoption
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	appsv1 "k8s.io/api/apps/v1"
@@ -62,8 +62,7 @@ func (v progress) adoption(etcd *v1alpha1.Etcd) state.Adoption {
 	condition := v.condition(etcd)
 	a := state.Adoption{Condition: &condition, Frozen: v.frozen(), Converting: v.phase == converting, Refused: v.why != ""}
 	if v.phase == contested {
-		by := contender(etcd)
-		a.Contested = &by
+		a.Contested = ownership.Contested(etcd)
 	}
 	return a
 }
@@ -108,6 +107,9 @@ func (a Adopter) reconcile(ctx context.Context, s *state.State) (progress, error
 	if err != nil {
 		return view, err
 	}
+	if f.now, err = servertime.Now(ctx, a.Client); err != nil {
+		return view, err
+	}
 	if why := a.convertible(s, f); why != "" {
 		return view.refused(v1alpha1.ReasonConversionRefused, why), nil
 	}
@@ -119,12 +121,12 @@ func (a Adopter) convertible(s *state.State, f input) string {
 	switch {
 	case f.set == nil || f.set.UID != s.StatefulSet.UID || ownership.Manager(f.etcd, f.set) == "":
 		return "the StatefulSet is not the adopted one any more"
-	case isBack(f.etcd):
+	case ownership.DruidIsBack(f.etcd):
 		return "etcd-druid has put its finalizer back"
 	case f.set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType:
 		return "the update strategy is not OnDelete yet"
 	}
-	return refuseConversion(f)
+	return first(f, active, refuseConversion)
 }
 
 // view returns how far the adoption of an Etcd is.
@@ -133,7 +135,7 @@ func (a Adopter) view(s *state.State) progress {
 	switch {
 	case s.Manager == "":
 		return progress{}
-	case isBack(s.Etcd) && s.Etcd.Annotations[v1alpha1.AnnotationOperation] != v1alpha1.OperationAdopt:
+	case ownership.DruidIsBack(s.Etcd) && s.Etcd.Annotations[v1alpha1.AnnotationOperation] != v1alpha1.OperationAdopt:
 		return progress{phase: contested}
 	case s.StatefulSet == nil:
 		return progress{phase: converted}
@@ -145,22 +147,12 @@ func (a Adopter) view(s *state.State) progress {
 	return progress{phase: converted}
 }
 
-// contender returns that etcd-druid is back, and what to do.
-func contender(etcd *v1alpha1.Etcd) ownership.Foreign {
-	return ownership.Foreign{
-		Kind: v1alpha1.KindEtcd, Name: etcd.Namespace + "/" + etcd.Name, Reason: v1alpha1.ReasonDruidActive,
-		Whose: fmt.Sprintf("was adopted from etcd-druid, which has put its finalizer %s back", v1alpha1.FinalizerDruid),
-		Remedy: fmt.Sprintf("scale etcd-druid to 0, and run kubectl -n %s annotate etcd %s %s=%s",
-			etcd.Namespace, etcd.Name, v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt),
-	}
-}
-
 // condition returns the condition Adopted.
 func (v progress) condition(etcd *v1alpha1.Etcd) metav1.Condition {
 	t := v1alpha1.ConditionAdopted
 	switch {
 	case v.phase == contested:
-		return conditions.False(t, v1alpha1.ReasonDruidActive, "%s.", contender(etcd))
+		return conditions.False(t, v1alpha1.ReasonDruidActive, "%s.", ownership.Contested(etcd))
 	case v.reason == v1alpha1.ReasonConversionRefused:
 		return conditions.True(t, v.reason, "The pods are etcd-druid's, and stay for now: %s.", v.why)
 	case v.reason == v1alpha1.ReasonReturnRefused:

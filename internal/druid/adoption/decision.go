@@ -7,7 +7,6 @@ package adoption
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 )
@@ -65,6 +63,9 @@ func refuseAdoption(f input) string {
 		return f.foreign[0].String()
 	case f.set.DeletionTimestamp != nil:
 		return fmt.Sprintf("StatefulSet %s is being deleted", f.set.Name)
+	case ownership.Manager(f.etcd, f.set) != "":
+		// etcd-druid came back and has gone again, perhaps in the middle of a rollout, which then has to continue.
+		return active(f)
 	}
 	return first(f, active, layout, refuseConversion)
 }
@@ -81,7 +82,27 @@ func refuseReturn(f input, tasks []v1alpha1.EtcdOperatorTask) string {
 			return fmt.Sprintf("task %s is running: wait until it has ended, or delete it", t.Name)
 		}
 	}
-	return first(f, replicas, members, olderEtcd)
+	return first(f, replicas, members, olderEtcd, knownTLS, knownBackup)
+}
+
+// knownTLS objects if etcd-druid would roll out members without TLS, since it does not know where their certificates are.
+func knownTLS(f input) string {
+	switch {
+	case f.etcd.Spec.ManagedTLS == nil || ownership.Unconverted(f.etcd, f.set):
+		return ""
+	case f.etcd.ManagesTLS(v1alpha1.TLSClients) || f.etcd.ManagesTLS(v1alpha1.TLSPeers):
+		return "etcd-druid does not know spec.managedTLS, and would start members without TLS, which do not reach the others; and it cannot be removed from clients or peers: create an Etcd for etcd-druid under another name, with a copy of the backups, and remove the annotation " + v1alpha1.AnnotationOperation
+	}
+	return "etcd-druid does not know spec.managedTLS, and would start agents without TLS: name Secrets of your own in spec.backup.tls, and remove spec.managedTLS"
+}
+
+// knownBackup objects if etcd-backup-restore would continue a backup that it cannot read.
+func knownBackup(f input) string {
+	if f.etcd.Encryption() == nil || ownership.Unconverted(f.etcd, f.set) {
+		return ""
+	}
+	return fmt.Sprintf("etcd-druid does not know spec.backup.encryption, and etcd-backup-restore would add deltas to a full snapshot that it cannot read: remove the annotation %s and spec.backup.encryption, "+
+		"and once the pods are replaced, take a full snapshot (kubectl etcdtask snapshot %s -n %s --type full --wait). Then hand the Etcd back", v1alpha1.AnnotationOperation, f.etcd.Name, f.etcd.Namespace)
 }
 
 // olderEtcd objects if the pods of etcd-druid could not read the data any more.
@@ -114,7 +135,7 @@ func first(f input, checks ...func(input) string) string {
 func active(f input) string {
 	for _, fields := range append(f.etcd.ManagedFields[:len(f.etcd.ManagedFields):len(f.etcd.ManagedFields)], f.set.ManagedFields...) {
 		if fields.Manager == v1alpha1.ManagedByDruid && fields.Time != nil && f.now.Sub(fields.Time.Time) < quiet {
-			return fmt.Sprintf("etcd-druid is running: it wrote at %s. Scale its Deployment to 0 and remove its webhooks; the adoption continues %s after its last write", fields.Time.UTC().Format(time.RFC3339), quiet)
+			return fmt.Sprintf("etcd-druid is running: it wrote at %s. Scale its Deployment to 0 and remove its webhooks; this continues %s after its last write", fields.Time.UTC().Format(time.RFC3339), quiet)
 		}
 	}
 	return ""
@@ -220,11 +241,6 @@ func etcdVersions(f input) string {
 		return why
 	}
 	return ""
-}
-
-// isBack reports whether etcd-druid has come back to an Etcd that was adopted from it: adoption has removed its finalizer.
-func isBack(etcd metav1.Object) bool {
-	return slices.Contains(etcd.GetFinalizers(), v1alpha1.FinalizerDruid)
 }
 
 // newestEtcd returns the newest version of etcd among the members.

@@ -82,8 +82,13 @@ func TestRefuseAdoption(t *testing.T) {
 		"not observed":                {func(f *input) { f.snapshot = nil }, "could not be observed"},
 		"a spec that is not seen yet": {func(f *input) { f.snapshot.StatefulSet.Observed = false }, "could not be observed"},
 		"in the middle of a rollout":  {func(f *input) { f.snapshot.Ordinals[1].Pod.Revision = "old" }, "1 of 3 pods are not at the newest template"},
-		"a pod is missing":            {func(f *input) { clustertest.Away(f.snapshot, 1, v1alpha1.ClassMissing, "") }, "1 of 3 pods are not"},
-		"a member is down":            {func(f *input) { clustertest.Away(f.snapshot, 2, v1alpha1.ClassDead, "exited") }, "etcd-main-2 is"},
+		"again, in the middle of the conversion": {func(f *input) {
+			f.set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(f.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+			f.set.Annotations = map[string]string{v1alpha1.AnnotationAdoptedBy: "uid"}
+			f.snapshot.Ordinals[1].Pod.Revision = "old"
+		}, ""},
+		"a pod is missing": {func(f *input) { clustertest.Away(f.snapshot, 1, v1alpha1.ClassMissing, "") }, "1 of 3 pods are not"},
+		"a member is down": {func(f *input) { clustertest.Away(f.snapshot, 2, v1alpha1.ClassDead, "exited") }, "etcd-main-2 is"},
 		"a foreign voter": {func(f *input) {
 			f.snapshot.Cluster.Voters = append(f.snapshot.Cluster.Voters, cluster.Voter{ID: 9, Name: "other", Ordinal: -1, Serving: true})
 		}, "voter other is not a member"},
@@ -115,7 +120,8 @@ func TestRefuseAdoption(t *testing.T) {
 	}
 }
 
-// Members that run a newer etcd than etcd-druid did are not handed back: its pods could not start with their data.
+// Members that run a newer etcd than etcd-druid did are not handed back: its pods could not start with their data. Nor are those with what
+// etcd-druid does not know and its pods cannot do without.
 func TestRefuseReturn(t *testing.T) {
 	running := v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Name: "rollout"}, Status: v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress}}
 	for name, c := range map[string]struct {
@@ -132,6 +138,24 @@ func TestRefuseReturn(t *testing.T) {
 		"in the middle of a rollout":   {"3.5.27", "", nil, func(f *input) { f.snapshot.Ordinals[1].Pod.Revision = "old" }, "1 of 3 pods"},
 		"a member is down":             {"3.5.27", "", nil, func(f *input) { clustertest.Away(f.snapshot, 2, v1alpha1.ClassDead, "exited") }, "etcd-main-2 is"},
 		"the version was not recorded": {"", "3.6.0", nil, nil, ""},
+		"managed TLS": {"3.5.27", "", nil, func(f *input) { f.etcd.Spec.ManagedTLS = &v1alpha1.ManagedTLS{} },
+			"etcd-druid does not know spec.managedTLS, and would start members without TLS"},
+		"managed TLS of peers": {"3.5.27", "", nil, func(f *input) {
+			f.etcd.Spec.ManagedTLS = &v1alpha1.ManagedTLS{Connections: []v1alpha1.TLSConnection{v1alpha1.TLSPeers}}
+		}, "create an Etcd for etcd-druid under another name"},
+		"managed TLS of agents": {"3.5.27", "", nil, func(f *input) {
+			f.etcd.Spec.ManagedTLS = &v1alpha1.ManagedTLS{Connections: []v1alpha1.TLSConnection{v1alpha1.TLSAgents}}
+		}, "name Secrets of your own in spec.backup.tls, and remove spec.managedTLS"},
+		"encrypted backups": {"3.5.27", "", nil, func(f *input) {
+			f.etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: "S3"}, Encryption: &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1"}}}
+		}, "take a full snapshot (kubectl etcdtask snapshot etcd-main -n shoot --type full --wait)"},
+		"managed TLS that was never applied": {"3.5.27", "", nil, func(f *input) {
+			f.etcd.Spec.ManagedTLS, f.set.Annotations[v1alpha1.AnnotationAdoptedBy] = &v1alpha1.ManagedTLS{}, "uid"
+			f.set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(f.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+		}, ""},
+		"encryption without a store": {"3.5.27", "", nil, func(f *input) {
+			f.etcd.Spec.Backup = &v1alpha1.BackupSpec{Encryption: &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1"}}}
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

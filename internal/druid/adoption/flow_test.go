@@ -352,7 +352,10 @@ func TestConversion(t *testing.T) {
 		"etcd-druid is back":          {live: func(d *druids) { d.update(func(e *v1alpha1.Etcd) { e.Finalizers = []string{v1alpha1.FinalizerDruid} }) }, says: "etcd-druid has put its finalizer back", phase: pending},
 		"another StatefulSet":         {live: set(func(s *appsv1.StatefulSet) { s.UID = "another" }), says: "not the adopted one any more", phase: pending},
 		"it was handed back":          {live: set(func(s *appsv1.StatefulSet) { delete(s.Annotations, v1alpha1.AnnotationAdoptedBy) }), says: "not the adopted one any more", phase: pending},
-		"it is gone":                  {live: func(d *druids) { d.Expect(d.api.Delete(d.t.Context(), d.state().StatefulSet)).To(Succeed()) }, says: "not the adopted one any more", phase: pending},
+		"etcd-druid writes the status": {live: func(d *druids) {
+			d.change = func(a *Adopter) { a.API = writtenByDruid{a.API, time.Now().Add(-quiet / 2)} }
+		}, says: "etcd-druid is running", phase: pending},
+		"it is gone": {live: func(d *druids) { d.Expect(d.api.Delete(d.t.Context(), d.state().StatefulSet)).To(Succeed()) }, says: "not the adopted one any more", phase: pending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDruids(t, v1alpha1.OperationReconcile)

@@ -247,12 +247,16 @@ func (r *Reconciler) follow(ctx context.Context, task *v1alpha1.EtcdCopyBackupsT
 	if err != nil {
 		return poll, r.retry(task, err)
 	}
-	task.Status.LastError = nil
+	changed := ""
 	if of := found.Annotations[v1alpha1.AnnotationJobSubject]; of != "" && of != subject(task) {
-		task.Status.LastError = ptr.To(fmt.Sprintf("the spec was changed after Job %s was created, which copies what generation %s of it says: create another task", found.Name, of))
+		changed = fmt.Sprintf("the spec was changed after Job %s was created, which copies what generation %s of it says: create another task", found.Name, of)
+		state.Message = fmt.Sprintf("%s; and %s", state.Message, changed)
 	}
 	switch {
+	case state.Running && changed != "":
+		task.Status.LastError = &changed
 	case state.Running:
+		task.Status.LastError = nil
 	case state.Code != "":
 		r.fail(task, reasonOf(state.Code), state.Message)
 	default:

@@ -28,8 +28,7 @@ func reasonOf(code v1alpha1.ErrorCode) string { return cmp.Or(reasons[code], v1a
 
 // fail records that a task has failed for good.
 func (r *Reconciler) fail(task *v1alpha1.EtcdCopyBackupsTask, reason, message string) {
-	r.set(task, conditions.True(v1alpha1.ConditionCopyFailed, reason, "%s", message))
-	task.Status.LastError = ptr.To(sanitize.Text(message, conditions.MaxMessage))
+	r.end(task, conditions.True(v1alpha1.ConditionCopyFailed, reason, "%s", message))
 }
 
 // retry records an error that is retried, and returns it.
@@ -43,7 +42,7 @@ const maxKey = 128
 
 // succeed records that the backups are copied.
 func (r *Reconciler) succeed(task *v1alpha1.EtcdCopyBackupsTask, state job.State) {
-	r.set(task, conditions.True(v1alpha1.ConditionCopySucceeded, v1alpha1.ReasonCopied, "%s", state.Message))
+	r.end(task, conditions.True(v1alpha1.ConditionCopySucceeded, v1alpha1.ReasonCopied, "%s", state.Message))
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(state.Result, &fields) != nil {
 		return
@@ -54,7 +53,9 @@ func (r *Reconciler) succeed(task *v1alpha1.EtcdCopyBackupsTask, state job.State
 	}
 }
 
-func (r *Reconciler) set(task *v1alpha1.EtcdCopyBackupsTask, condition metav1.Condition) {
+// end records how a task has ended. Gardener goes on waiting while there is an error beside the condition.
+func (r *Reconciler) end(task *v1alpha1.EtcdCopyBackupsTask, condition metav1.Condition) {
+	task.Status.LastError = nil
 	condition.LastTransitionTime, condition.ObservedGeneration = metav1.NewTime(r.Clock.Now()), task.Generation
 	task.Status.Conditions.Set(condition)
 }

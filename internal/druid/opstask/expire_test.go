@@ -82,3 +82,12 @@ func TestTTLIsMeasuredByTheAPIServer(t *testing.T) {
 		})
 	}
 }
+
+// What carries out a task does not expire before the task shows how it ended, however long no operator was running: it goes with its owner.
+func TestOnlyTheOwnerExpires(t *testing.T) {
+	task := &v1alpha1.EtcdOpsTask{Spec: v1alpha1.EtcdOpsTaskSpec{EtcdName: ptr.To("main"), TTLSecondsAfterFinished: ptr.To[int32](60)}}
+	by := operatorTask(task, "by")
+	g := NewWithT(t)
+	g.Expect(metav1.IsControlledBy(by, task)).To(BeTrue())
+	g.Expect(time.Duration(*by.Spec.TTLSecondsAfterFinished) * time.Second).To(BeNumerically(">", 10*365*24*time.Hour))
+}

@@ -9,6 +9,7 @@ package opstask
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -27,12 +28,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-const (
-	// maxTimeout is the longest timeout of an OnDemandSnapshot.
-	maxTimeout = 4 * time.Hour
-	// outlives is how much longer the EtcdOperatorTask is kept than its owner, with which it is removed.
-	outlives = time.Hour
-)
+// maxTimeout is the longest timeout of an OnDemandSnapshot.
+const maxTimeout = 4 * time.Hour
 
 // Reconciler serves EtcdOpsTasks.
 type Reconciler struct {
@@ -122,7 +119,8 @@ func operatorTask(task *v1alpha1.EtcdOpsTask, name string) *v1alpha1.EtcdOperato
 		},
 		Spec: v1alpha1.EtcdOperatorTaskSpec{
 			Type: v1alpha1.OnDemandSnapshot, Config: config(task.Spec.Config.OnDemandSnapshot),
-			TTLSecondsAfterFinished: ptr.To(int32(min((ttl(task) + outlives).Seconds(), 1<<31-1))),
+			// It goes with its owner, which has to show first how it ended.
+			TTLSecondsAfterFinished: ptr.To[int32](math.MaxInt32),
 			OwnerEtcdReference:      v1alpha1.EtcdReference{Name: etcd},
 		},
 	}

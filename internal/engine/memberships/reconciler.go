@@ -80,6 +80,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		if err != nil || !mayBeDue(etcd, tasks, cordoned, left) {
 			return ctrl.Result{}, err
 		}
+		// An adoption, and the way back, change the Etcd.
+		if foreign, err := observe.IsForeign(ctx, reader, etcd); err != nil || foreign {
+			return ctrl.Result{}, err
+		}
 		var wait time.Duration
 		if task, wait = next(etcd, tasks, r.Clock.Now()); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil

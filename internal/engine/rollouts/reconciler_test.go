@@ -163,3 +163,17 @@ func TestPodsThatMayBeOutdatedAreLookedAt(t *testing.T) {
 	g.Expect(controller.PartOf(same)).To(Equal(types.NamespacedName{Namespace: "ns", Name: "main"}))
 	g.Expect(controller.PartOf(&corev1.Pod{}).Name).To(BeEmpty())
 }
+
+// What etcd-druid kept from being created while it was back is looked for once it has gone.
+func TestEventsOfAnEtcdThatDruidHasLeft(t *testing.T) {
+	g := NewWithT(t)
+	gone, back := &v1alpha1.Etcd{}, &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{v1alpha1.FinalizerDruid}}}
+	for _, c := range []struct {
+		before, after *v1alpha1.Etcd
+		want          bool
+	}{{back, gone, true}, {gone, back, false}, {back, back, false}, {gone, gone, false}} {
+		g.Expect(druidGone.Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after})).To(Equal(c.want))
+	}
+	g.Expect(druidGone.Create(event.CreateEvent{Object: gone})).To(BeFalse(), "its StatefulSet has an event of its own")
+	g.Expect(druidGone.Delete(event.DeleteEvent{Object: back})).To(BeFalse())
+}

@@ -7,6 +7,7 @@ package rollouts
 import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
@@ -37,9 +39,20 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		For(&appsv1.StatefulSet{}, builder.WithPredicates(onDelete)).
 		// A task may leave outdated pods behind when it ends. The StatefulSet has the name of its Etcd.
 		Watches(&v1alpha1.EtcdOperatorTask{}, controller.EnqueueEtcdOfTask()).
+		// An adopted Etcd is left alone while etcd-druid is back.
+		Watches(&v1alpha1.Etcd{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(druidGone)).
 		// The cache may show a pod later than the status of its StatefulSet, which then does not change again.
 		Watches(&corev1.Pod{}, controller.Enqueue(controller.PartOf), builder.WithPredicates(revisions)).
 		Complete(r)
+}
+
+// druidGone selects events by which an Etcd no longer has the finalizer of etcd-druid.
+var druidGone = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return ownership.DruidIsBack(e.ObjectOld) && !ownership.DruidIsBack(e.ObjectNew)
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
 // revisions selects events that may make a pod outdated: it is new, or its revision or the mark of an update in place has changed.

@@ -28,6 +28,9 @@ import (
 // pollInterval is how soon a task that could not be created yet is considered again if there is no event.
 const pollInterval = 30 * time.Second
 
+// foreignInterval is how often a foreign StatefulSet is checked: often enough that no turn lapses after an adoption.
+const foreignInterval = latestStart / 2
+
 // Reconciler creates the tasks that are due.
 type Reconciler struct {
 	// Client reads from the cache and writes to the API server; Live reads from there.
@@ -58,6 +61,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	case etcd.DeletionTimestamp != nil:
 		return ctrl.Result{}, nil
+	}
+	if foreign, err := observe.IsForeign(ctx, r.Client, etcd); err != nil || foreign {
+		r.publish(req.NamespacedName, nil)
+		return ctrl.Result{RequeueAfter: foreignInterval}, err
 	}
 	tasks, err := etcdtasks.List(ctx, r.Client, etcd)
 	if err != nil {

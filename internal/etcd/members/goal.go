@@ -63,12 +63,29 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 		return fmt.Sprintf("rollout %s is in progress, and the number of members shrinks after it", etcdtasks.RollingOut(tasks).Name)
 	case etcd.SpecSuspended() && !etcd.AsksFor(int32(s.Replicas())):
 		return "the reconciliation of the spec is suspended, so the number of members stays"
+	case s.StatefulSet.Foreign != "":
+		return s.StatefulSet.Foreign
+	case Unconverted(etcd, s) != "":
+		return Unconverted(etcd, s)
 	case adopted != nil && adopted.Status != metav1.ConditionTrue:
 		return "the objects of the Etcd are being adopted or handed back"
 	case etcd.Status.Reports(v1alpha1.ErrClusterID):
 		return fmt.Sprintf("the members serve as another cluster than the recorded one (%s in status.lastErrors)", v1alpha1.ErrClusterID)
 	}
 	return ""
+}
+
+// Unconverted returns a sentence about pods of etcd-druid that wait for their conversion, and with it every change of members: a new pod
+// would be one of etcd-druid's, which finds no etcd-druid. It is empty if the pods are the operator's.
+func Unconverted(etcd *v1alpha1.Etcd, s *cluster.Snapshot) string {
+	if s == nil || !s.StatefulSet.OfDruid {
+		return ""
+	}
+	convert := fmt.Sprintf("convert the pods (kubectl -n %s annotate etcd %s %s=%s)", etcd.Namespace, etcd.Name, v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile)
+	if have := s.Replicas(); have != int(etcd.Spec.Replicas) {
+		return fmt.Sprintf("the pods are etcd-druid's, and StatefulSet %s has %d replicas while spec.replicas is %d: make both equal, and %s", s.StatefulSet.Name, have, etcd.Spec.Replicas, convert)
+	}
+	return "the pods are etcd-druid's: " + convert
 }
 
 // shrinksFromOdd reports whether the next step may remove a serving voter from an odd number of voters, after which the quorum tolerates

@@ -512,6 +512,18 @@ func TestGoalAndActing(t *testing.T) {
 			k.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionAdopted, Status: metav1.ConditionFalse})
 			return nil
 		},
+		"managed by etcd-druid": func(k *Known) []v1alpha1.EtcdOperatorTask {
+			k.Snapshot.StatefulSet.Foreign = "it is managed by etcd-druid: adopt it"
+			return nil
+		},
+		"the pods are etcd-druid's: convert the pods (kubectl -n ns annotate etcd main druid.gardener.cloud/operation=reconcile)": func(k *Known) []v1alpha1.EtcdOperatorTask {
+			k.Snapshot.StatefulSet.OfDruid = true
+			return nil
+		},
+		"has 3 replicas while spec.replicas is 5: make both equal, and convert the pods (kubectl": func(k *Known) []v1alpha1.EtcdOperatorTask {
+			k.Snapshot.StatefulSet.OfDruid, k.Etcd.Spec.Replicas = true, 5
+			return nil
+		},
 		"serve as another": func(k *Known) []v1alpha1.EtcdOperatorTask {
 			k.Etcd.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrClusterID}}
 			return nil

@@ -54,6 +54,9 @@ func New(c *configv1alpha1.OperatorConfiguration) Rules {
 
 // Etcd returns why an Etcd is refused; nil if it is allowed.
 func (r Rules) Etcd(etcd *v1alpha1.Etcd) error {
+	if _, static := etcd.Annotations[v1alpha1.AnnotationDisableRuntimeComponents]; static {
+		return fmt.Errorf("annotation %s is not supported, since the operator knows no static pods and runs every member itself: leave the Etcd to etcd-druid, or remove the annotation", v1alpha1.AnnotationDisableRuntimeComponents)
+	}
 	images := map[string]*string{"spec.etcd.image": etcd.Spec.Etcd.Image}
 	if etcd.Spec.Backup != nil {
 		images["spec.backup.image"] = etcd.Spec.Backup.Image

@@ -14,6 +14,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// etcd-druid runs no members of such an Etcd: a second cluster would begin beside its static pods.
+func TestStaticPods(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{}
+	g.Expect(Rules{}.Etcd(etcd)).To(Succeed())
+	etcd.Annotations = map[string]string{"druid.gardener.cloud/disable-etcd-runtime-component-creation": ""}
+	g.Expect(Rules{}.Etcd(etcd)).To(MatchError(And(ContainSubstring("disable-etcd-runtime-component-creation is not supported"), ContainSubstring("leave the Etcd to etcd-druid"))))
+}
+
 func TestImages(t *testing.T) {
 	const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	rules := Rules{Images: []string{"gcr.io/etcd-development/etcd", "quay.io/x/etcd:v3.6.8", "ghcr.io/mine/", "registry:5000/etcd", "gcr.io/one" + digest}}

@@ -30,10 +30,10 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;delete
 
 // recorded returns the replicas that the task that changes the members has recorded for the StatefulSet of a running cluster; nil if they
-// are not to change. It is pure.
+// are not to change, such as before the pods of etcd-druid are converted. It is pure.
 func recorded(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tasks []v1alpha1.EtcdOperatorTask) *int32 {
 	t := etcdtasks.ChangingMembers(tasks)
-	if t == nil || t.Status.Membership == nil || t.Status.Membership.Replicas == nil || etcdtasks.Recovering(tasks) != nil {
+	if t == nil || t.Status.Membership == nil || t.Status.Membership.Replicas == nil || etcdtasks.Recovering(tasks) != nil || ownership.Unconverted(etcd, set) {
 		return nil
 	}
 	have, wanted, least := ptr.Deref(set.Spec.Replicas, 1), *t.Status.Membership.Replicas, int32(1)

@@ -95,6 +95,56 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// While the pods of an adopted StatefulSet are etcd-druid's, it does not follow a task, since a new pod would be one of etcd-druid's. Only
+// listed members get their pods back.
+func TestFollowBeforeTheConversion(t *testing.T) {
+	for name, tc := range map[string]struct {
+		have, recorded int32
+		applied        bool
+		want           int32
+	}{
+		"a task grows it":        {3, 4, false, 3},
+		"a task shrinks it":      {4, 3, false, 4},
+		"it was scaled down":     {2, 3, false, 3},
+		"its pods are converted": {3, 4, true, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaled(t, tc.have)
+			set := s.state().StatefulSet
+			metav1.SetMetaDataLabel(&set.ObjectMeta, v1alpha1.LabelManagedBy, v1alpha1.ManagedByDruid)
+			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationAdoptedBy, string(s.state().Etcd.UID))
+			delete(set.Annotations, v1alpha1.AnnotationAppliedChecksum)
+			if tc.applied {
+				metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationAppliedChecksum, "x")
+			}
+			s.Expect(s.api.Update(t.Context(), set)).To(Succeed())
+			s.Expect(s.api.Create(t.Context(), changing(tc.recorded))).To(Succeed())
+			st := s.state()
+			st.Snapshot = clustertest.Healthy(3)
+			st.Snapshot.Ordinals, st.Snapshot.Cluster.LeaderKnown = st.Snapshot.Ordinals[:min(tc.have, 3)], false
+			_ = s.follow(s.api, st, "main-0", "main-1", "main-2")
+			s.Expect(s.state().StatefulSet.Spec.Replicas).To(HaveValue(Equal(tc.want)))
+		})
+	}
+}
+
+// The condition Scaled of a cluster whose pods wait for their conversion says that, and what to do.
+func TestWaiting(t *testing.T) {
+	g := NewWithT(t)
+	etcd, s := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}, clustertest.Healthy(3)
+	g.Expect(Waiting(etcd, nil)).To(Equal(Size{}))
+	s.StatefulSet.OfDruid = true
+	g.Expect(Waiting(etcd, s)).To(Equal(Size{}), "it has its size")
+	for replicas, operation := range map[int32]string{5: v1alpha1.ReasonScalingOut, 1: v1alpha1.ReasonScalingIn} {
+		etcd.Spec.Replicas = replicas
+		all := Waiting(etcd, s).Conditions(etcd, 3, s)
+		g.Expect(all[0]).To(And(HaveField("Reason", v1alpha1.ReasonScalingHeld), HaveField("Message", And(HavePrefix("The pods are etcd-druid's"), ContainSubstring("convert the pods")))))
+		g.Expect(all[1].Reason).To(Equal(operation))
+	}
+	s.StatefulSet.OfDruid = false
+	g.Expect(Waiting(etcd, s)).To(Equal(Size{}), "the spec is suspended")
+}
+
 // A cache that shows what a task recorded before it turned round scales nothing.
 func TestFollowOnALateCache(t *testing.T) {
 	s := newScaled(t, 4)

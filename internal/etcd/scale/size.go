@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	appsv1 "k8s.io/api/apps/v1"
@@ -83,6 +84,19 @@ func decide(f input) Size {
 		return Size{has, v1alpha1.ReasonScalingHeld, fmt.Sprintf("the cluster has %d members, and the spec asks for %d; %s: %s", has, f.wanted, f.heldBy.Guard, f.heldBy.Message), operation}
 	}
 	return Size{has, operation, fmt.Sprintf("the cluster has %d members, and the spec asks for %d: they change one at a time", has, f.wanted), operation}
+}
+
+// Waiting returns the Size of a cluster while nothing is applied: with why the number of members stays, if its pods wait for a conversion.
+func Waiting(etcd *v1alpha1.Etcd, s *cluster.Snapshot) Size {
+	why := members.Unconverted(etcd, s)
+	if why == "" || s.Replicas() == int(etcd.Spec.Replicas) {
+		return Size{}
+	}
+	operation := v1alpha1.ReasonScalingOut
+	if int(etcd.Spec.Replicas) < s.Replicas() {
+		operation = v1alpha1.ReasonScalingIn
+	}
+	return Size{Reason: v1alpha1.ReasonScalingHeld, Why: why, Operation: operation}
 }
 
 // Seen returns the size of a cluster, given the size that was recorded before: the number of members to start when it wakes up. It shrinks

@@ -7,6 +7,7 @@ package etcd
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -97,6 +98,7 @@ func TestAdoptFromDruid(t *testing.T) {
 		w.Get(w, name, object)
 		w.Expect(object.GetAnnotations()).To(HaveKey(v1alpha1.AnnotationAdoptedBy))
 	}
+	w.sizeStaysBeforeTheConversion(o)
 	w.claimAdoptedAgain()
 	role := &rbacv1.Role{}
 	w.Get(w, "druid.gardener.cloud:etcd:"+name, role)
@@ -126,6 +128,40 @@ func TestAdoptFromDruid(t *testing.T) {
 		g.Expect(w.Etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue(), "the members are as they were")
 		g.Expect(w.Etcd.Status.Conditions.Find(v1alpha1.ConditionStalled)).To(BeNil(), "etcd-druid would not correct it")
 	}).Should(Succeed())
+}
+
+// Before an adoption, and after the way back, the operator does nothing in the members: their upkeep is etcd-druid's.
+func TestNoUpkeepBesideDruid(t *testing.T) {
+	t.Parallel()
+	w := newDruidWorld(t)
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.DefragmentationSchedule = ptr.To("0 3 * * *") })
+	w.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionAllMembersReady, Status: metav1.ConditionTrue, Reason: "AllMembersReady"})
+	w.Expect(testEnv.Client.Status().Update(t.Context(), w.Etcd)).To(Succeed(), "as etcd-druid has written it")
+	ahead := &shiftedClock{}
+	ahead.set(time.Now().UTC().Truncate(24 * time.Hour).Add(2*24*time.Hour + 3*time.Hour + 12*time.Minute))
+	o := w.startAll(adopting, at(ahead))
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionFalse))
+	}).Should(Succeed())
+	w.nudge(o)
+	w.Expect(w.Tasks(w)).To(BeEmpty())
+	w.CreateTask("by-hand", v1alpha1.OnDemandMaintenance, "etcdDefragmentation: true")
+	w.Expect(w.UntilTask("by-hand", v1alpha1.TaskStateRejected).Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrForeignObject))
+}
+
+// sizeStaysBeforeTheConversion checks that another size changes nothing while the pods are etcd-druid's, and that the status says why.
+func (w *world) sizeStaysBeforeTheConversion(o *operator) {
+	w.T.Helper()
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 })
+	w.Eventually(func(g Gomega) {
+		scaled := w.condition(g, v1alpha1.ConditionScaled)
+		g.Expect(scaled.Reason).To(Equal(v1alpha1.ReasonScalingHeld))
+		g.Expect(scaled.Message).To(ContainSubstring("has 3 replicas while spec.replicas is 5: make both equal, and convert the pods"))
+	}).Should(Succeed())
+	w.nudge(o)
+	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(3))))
+	w.Expect(w.Tasks(w)).To(BeEmpty())
+	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 }
 
 // claimAdoptedAgain checks that a claim which is as the StatefulSet controller makes it is adopted, as those of further members are.
@@ -207,6 +243,36 @@ func TestAdoptionRefused(t *testing.T) {
 	}).Should(Succeed())
 	w.untouched(w, before)
 	w.Expect(w.Etcd.Finalizers).To(ConsistOf(v1alpha1.FinalizerDruid))
+}
+
+// An etcd-druid that comes back during the conversion sets its finalizer first: by that alone no further pod is replaced.
+func TestDruidComesBackDuringTheConversion(t *testing.T) {
+	t.Parallel()
+	w := newDruidWorld(t)
+	w.startAll(adopting)
+	w.adopt()
+	pods := w.PodUIDs(w, 3)
+	w.Change(annotate(v1alpha1.AnnotationRollout, v1alpha1.RolloutManual))
+	w.Change(annotate(v1alpha1.AnnotationGardenerOperation, v1alpha1.OperationReconcile))
+	w.Eventually(func(g Gomega) { g.Expect(w.Tasks(g)).To(HaveLen(1)) }).Should(Succeed())
+	w.Change(func(e *v1alpha1.Etcd) { controllerutil.AddFinalizer(e, v1alpha1.FinalizerDruid) })
+	w.Eventually(func(g Gomega) { w.adopted(g, metav1.ConditionFalse, v1alpha1.ReasonDruidActive) }).Should(Succeed())
+
+	task := w.Tasks(w)[0]
+	before := task.DeepCopy()
+	task.Spec.Suspend = false
+	w.Expect(testEnv.Client.Patch(t.Context(), &task, client.MergeFrom(before))).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		status := w.Task(g, task.Name).Status
+		g.Expect(status.State.IsFinal()).To(BeTrue())
+		g.Expect(status.LastErrors).To(ContainElement(HaveField("Code", v1alpha1.ErrForeignObject)))
+	}).Should(Succeed())
+	w.Expect(w.PodUIDs(w, 3)).To(Equal(pods))
+
+	// Once it is stopped, the conversion continues.
+	w.Change(annotate(v1alpha1.AnnotationRollout, ""))
+	w.Change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt))
+	w.Eventually(func(g Gomega) { w.adopted(g, metav1.ConditionTrue, v1alpha1.ReasonConverted) }).Should(Succeed())
 }
 
 // An etcd-druid that reconciles an adopted Etcd is noticed, and nothing is done against it.

@@ -14,6 +14,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // mayRequest is everything that an executor may ask of the API server. Its own objects are besides: see isOwn.
@@ -33,14 +35,16 @@ func isOwn(r request) bool {
 		o.Resource == "secrets" && o.Name == "etcd-foreman-webhook-ca" || o.Resource == "configmaps" && o.Name == v1alpha1.RolloutsConfigMap && r.Verb == "get")
 }
 
-// A template change of etcd-druid is rolled by a task, leader last, and etcd-druid takes it for finished. The executor asks for
-// nothing that it does not need.
+// A template change of etcd-druid is rolled by a task, leader last, and etcd-druid takes it for finished, whatever the configuration says of
+// stores and TLS, which are etcd-druid's. The executor asks for nothing that it does not need.
 func TestRolloutBesideDruid(t *testing.T) {
 	c := newCluster(t)
+	store := []byte(`{"spec":{"backup":{"store":{"provider":"local","container":"bucket","prefix":"a/b","secretRef":{"name":"etcd-backup"}}}}}`)
+	c.Expect(c.druid.Client.Patch(t.Context(), c.druid.Etcd, client.RawPatch(types.MergePatchType, store))).To(Succeed(), "as in Gardener's local setup")
 	c.reconcile("1")
 	c.Eventually(func(g Gomega) { allUpdated(g, c.StatefulSet(g)) }).Should(Succeed())
 	c.Expect(c.StatefulSet(c).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType), "the webhook is not there")
-	stop := c.start()
+	stop := c.start("requireTLS: true")
 	c.Eventually(func(g Gomega) {
 		c.reconcile("1")
 		marked(g, c.StatefulSet(g))

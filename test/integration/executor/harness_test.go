@@ -195,15 +195,15 @@ func marked(g Gomega, set *appsv1.StatefulSet) {
 	g.Expect(set.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRolloutBy, v1alpha1.ManagedBy))
 }
 
-// start starts the operator with its roles and the webhook, which the API server then reaches.
-func (c *cluster) start() (stop func()) {
+// start starts the operator with its roles, more of its configuration, and the webhook, which the API server then reaches.
+func (c *cluster) start(config ...string) (stop func()) {
 	c.T.Helper()
 	c.reach()
 	c.publish()
 	return testEnv.StartOperator(c.T, fmt.Sprintf(`mode: Executor
 leaderElection: {namespace: %s}
 server: {metricsBindAddress: "127.0.0.1:%d", insecureMetrics: true, healthBindAddress: "0", webhookBindAddress: "127.0.0.1:%d"}
-`, own, c.metrics, c.webhook))
+`, own, c.metrics, c.webhook)+strings.Join(config, "\n"))
 }
 
 // publish writes the CA to the configuration of the webhook, as the ServiceAccount for that, until the test ends.

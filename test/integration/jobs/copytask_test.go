@@ -132,7 +132,8 @@ func TestACopyThatFails(t *testing.T) {
 	w.pod(w.job(), corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})
 	w.untilCopy(task, v1alpha1.ConditionCopyFailed)
 	w.Expect(task.Status.Conditions.Find(v1alpha1.ConditionCopyFailed).Reason).To(Equal(v1alpha1.ReasonOutOfMemory))
-	w.Expect(task.Status.LastError).To(HaveValue(ContainSubstring("OOM-killed")))
+	w.Expect(task.Status.Conditions.Find(v1alpha1.ConditionCopyFailed).Message).To(ContainSubstring("OOM-killed"))
+	w.Expect(task.Status.LastError).To(BeNil(), "Gardener would go on waiting")
 	w.Eventually(func(g Gomega) {
 		for _, j := range w.Jobs(g) {
 			g.Expect(j.DeletionTimestamp).NotTo(BeNil())
@@ -168,7 +169,7 @@ func TestCopiesThatAreRefused(t *testing.T) {
 				s.TargetStore.Prefix = strings.Replace(s.TargetStore.Prefix, "NAMESPACE", w.Namespace, 1)
 			})
 			w.untilCopy(task, v1alpha1.ConditionCopyFailed)
-			w.Expect(task.Status.LastError).To(HaveValue(ContainSubstring(c.says)))
+			w.Expect(task.Status.Conditions.Find(v1alpha1.ConditionCopyFailed).Message).To(ContainSubstring(c.says))
 			w.Expect(task.Status.Conditions.Find(v1alpha1.ConditionCopyFailed).Reason).To(Equal(v1alpha1.ReasonNotAllowed))
 			w.Expect(w.Jobs(w)).To(BeEmpty())
 		})
