@@ -22,8 +22,10 @@ const (
 // record is the status of the task after a decision. It is pure; the input is left as it is.
 func record(in input, d membership.Decision, now time.Time) v1alpha1.MembershipStatus {
 	r := *in.recorded.DeepCopy()
-	r.Size, r.Voters, r.ServingVoters = int32(in.Goal.Size), 0, 0
-	r.Members = nil
+	r.Size, r.ServingVoters = int32(in.Goal.Size), 0
+	if len(in.Members) > 0 {
+		r.Voters, r.Members = 0, nil // otherwise no member returned the list: what was seen last stays
+	}
 	for _, m := range in.Members {
 		if !m.Learner {
 			r.Voters++

@@ -50,6 +50,8 @@ type Input struct {
 	Task types.UID
 	// Recorded is the status of the recovery so far.
 	Recorded v1alpha1.RecoveryStatus
+	// FewestVoters is how many voters the cluster has at least, if no voter has returned the member list: see fewestVoters.
+	FewestVoters int
 	// LostSince is since when this operator has seen the quorum lost without a gap; zero if it is not lost. The status shows it to people,
 	// but decisions do not use what the status says.
 	LostSince time.Time
@@ -96,7 +98,7 @@ func (in Input) confirming(now time.Time) Decision {
 	next.PhaseSince = metav1.Time{Time: cmp.Or(next.PhaseSince.Time, now)}
 	next.PreviousClusterID = in.ClusterID
 	next.LostSince = nil
-	lost, why := quorumLost(s)
+	lost, why := quorumLost(s, in.FewestVoters)
 	switch {
 	case newcluster.Quorate(s):
 		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum returned on its own, and nothing was changed: " + why}

@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
@@ -57,6 +58,18 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 	e.Lineage = newcluster.Lineage(etcd.Status.Recovery, made, began, cmp.Or(etcd.Status.ClusterID, began))
 	e.Refused = len(made) > 0 && !slices.Contains(made, e.Lineage[len(e.Lineage)-1])
 	return e, nil
+}
+
+// fewestVoters returns how many voters the cluster has at least. It reads the tasks only if no voter has returned the member list.
+func (h *Handler) fewestVoters(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (int, error) {
+	if n := len(s.Cluster.Voters); n > 0 {
+		return n, nil
+	}
+	all, err := etcdtasks.List(ctx, h.Live, etcd)
+	if err != nil {
+		return 0, coded.Error(v1alpha1.ErrObserve, err)
+	}
+	return fewestVoters(etcd, all, s.Replicas()), nil
 }
 
 // alone reports whether the cluster has one member that is configured as the only one. By the same configuration, the agent of that member

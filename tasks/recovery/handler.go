@@ -100,7 +100,11 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	} else if newest == (Backup{}) && etcd.Status.Recovery == nil && allRefuse(snapshot) {
 		return reject(v1alpha1.ErrNothingToRecover, "every member of Etcd %s has lost its data, and no backup is recorded: nothing can be recovered. If a volume can still be found, restore it under the name of its claim; otherwise delete the Etcd and its claims, and create the Etcd again%s", etcd.Name, mayHaveStore)
 	}
-	_, why := quorumLost(snapshot)
+	fewest, err := h.fewestVoters(ctx, etcd, snapshot)
+	if err != nil {
+		return tasks.Verdict{}, err
+	}
+	_, why := quorumLost(snapshot, fewest)
 	return tasks.Verdict{Outcome: tasks.Continue, Message: why}, nil
 }
 
@@ -136,7 +140,10 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	}
 	switch in.Recorded.Phase {
 	case "", v1alpha1.RecoveryConfirming:
-		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot)
+		if in.FewestVoters, err = h.fewestVoters(ctx, task.Etcd, snapshot); err != nil {
+			return tasks.Verdict{}, err
+		}
+		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot, in.FewestVoters)
 	case v1alpha1.RecoveryStarting:
 		in.StartedSince = h.losses.starting(task.Object.UID, task.Object.Generation, snapshot)
 	case v1alpha1.RecoverySurveying:
