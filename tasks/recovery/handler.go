@@ -183,7 +183,7 @@ func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 }
 
 func (h *Handler) volumes() newcluster.Volumes {
-	return newcluster.Volumes{Client: h.Client, Live: h.Live, Clock: h.Clock, Image: h.Image}
+	return newcluster.Volumes{Client: h.Client, Live: h.Live, Clock: h.Clock, Beyond: true, Image: h.Image}
 }
 
 // verdict translates a decision for the task engine. It is pure.
