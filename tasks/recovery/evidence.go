@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	appsv1 "k8s.io/api/apps/v1"
@@ -70,6 +71,21 @@ func (h *Handler) fewestVoters(ctx context.Context, etcd *v1alpha1.Etcd, s *clus
 		return 0, coded.Error(v1alpha1.ErrObserve, err)
 	}
 	return fewestVoters(etcd, all, s.Replicas()), nil
+}
+
+// recreating returns the name of the RecreateRollout that keeps all members stopped, or is about to; empty if none does. A recovery does not
+// preempt it: the members would start beside a pod that it waits for, and it would stop them again afterwards.
+func (h *Handler) recreating(ctx context.Context, etcd *v1alpha1.Etcd) (string, error) {
+	all, err := etcdtasks.List(ctx, h.Live, etcd)
+	if err != nil {
+		return "", coded.Error(v1alpha1.ErrObserve, err)
+	}
+	for i := range all {
+		if scale.Holds(&all[i]) {
+			return all[i].Name, nil
+		}
+	}
+	return "", nil
 }
 
 // alone reports whether the cluster has one member that is configured as the only one. By the same configuration, the agent of that member
