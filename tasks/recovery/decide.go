@@ -60,6 +60,8 @@ type Input struct {
 	StartedSince time.Time
 	// ClusterID is the recorded ID of the cluster, in hex.
 	ClusterID string
+	// Hibernates: the spec asks for no members.
+	Hibernates bool
 	// Configured: the configuration of the members says how the cluster is rebuilt.
 	Configured bool
 	// Obstacle is why the Etcd controller does not stop or start members; empty if nothing is known to keep it from that.
@@ -70,7 +72,7 @@ type Input struct {
 
 // common returns the input of the phases in package newcluster.
 func (in Input) common() newcluster.Input {
-	return newcluster.Input{Snapshot: in.Snapshot, Task: in.Task, Recorded: in.Recorded, Configured: in.Configured, Volumes: in.Volumes, Obstacle: in.Obstacle}
+	return newcluster.Input{Snapshot: in.Snapshot, Task: in.Task, Recorded: in.Recorded, Hibernates: in.Hibernates, Configured: in.Configured, Volumes: in.Volumes, Obstacle: in.Obstacle}
 }
 
 // Decision is the next status of the task, and the phase that it enters or stays in.
@@ -102,6 +104,8 @@ func (in Input) confirming(now time.Time) Decision {
 	switch {
 	case newcluster.Quorate(s):
 		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum returned on its own, and nothing was changed: " + why}
+	case in.Hibernates:
+		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(nil), Message: in.common().AwaitWakeUp().Message}
 	case !lost:
 		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(nil), Message: why}
 	}
@@ -186,6 +190,8 @@ func (in Input) restarting() Decision {
 		return c.AwaitScaleUp()
 	case newcluster.Quorate(s):
 		return Decision{Outcome: tasks.Done, Recovery: r, Message: fmt.Sprintf("the quorum is back: %d of %d voters serve with the data that they had, and nothing was rebuilt", s.ServingVoters(), len(s.Cluster.Voters))}
+	case in.Hibernates:
+		return c.AwaitWakeUp()
 	case !in.StartedSince.IsZero() && s.At.Sub(in.StartedSince) > quorumDeadline:
 		return Decision{Outcome: tasks.Fail, Code: v1alpha1.ErrNotQuorate, Recovery: r, Message: fmt.Sprintf(
 			"the members that were started have the data of a quorum, and did not form one within %s: check why they do not start or cannot reach each other: %s", quorumDeadline, c.Describe())}

@@ -81,6 +81,11 @@ func claimGoes(ordinal int) func(*Input) {
 	return func(in *Input) { in.Snapshot.Ordinals[ordinal].Pod.VolumeGoes = true }
 }
 
+// hibernated has the spec ask for no members, and none be left.
+func hibernated(in *Input) {
+	in.Hibernates, in.Snapshot.Ordinals, in.Snapshot.Cluster = true, nil, cluster.Cluster{}
+}
+
 func in(phase v1alpha1.RecoveryPhase, source v1alpha1.RecoverySource) func(*Input) {
 	return func(in *Input) {
 		in.Recorded = v1alpha1.RecoveryStatus{Phase: phase, PhaseSince: metav1.Time{Time: epoch}, PreviousClusterID: id(before), Source: source}
@@ -172,6 +177,11 @@ func TestPhases(t *testing.T) {
 		"none survives": {newInput(in(surveying, ""), hold(), volume(survey.Gone, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Fail, surveying, "nothing can be recovered"},
 
+		"hibernated while confirming":           {newInput(lostFor(time.Hour), hibernated), 0, tasks.Continue, confirming, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
+		"hibernated while starting":             {newInput(in(starting, data), told, hibernated), 0, tasks.Continue, starting, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
+		"hibernated, and the chosen one serves": {newInput(in(starting, data), told, serving(after, 2), func(in *Input) { in.Hibernates = true }), 0, tasks.Continue, growing, "x-main-2 serves alone"},
+		"hibernated, started as they were":      {newInput(in(starting, ""), hibernated), 0, tasks.Continue, starting, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
+
 		"members are not told":  {newInput(in(starting, data), hold()), 0, tasks.Continue, starting, "configuring the members"},
 		"still held":            {newInput(in(starting, data), told, hold()), 0, tasks.Continue, starting, "scaled up again"},
 		"the chosen one starts": {newInput(in(starting, data), told), 0, tasks.Continue, starting, "waiting until x-main-2 serves: main-0 is Missing"},
@@ -191,7 +201,8 @@ func TestPhases(t *testing.T) {
 		"all vote":                  {newInput(in(growing, data), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "rebuilt from the data of x-main-2"},
 		"all vote, backup":          {newInput(in(growing, v1alpha1.RecoverFromBackup), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "are lost"},
 		"one still learns":          {newInput(in(growing, data), told, serving(after, 2, 0, 1), func(in *Input) { in.Snapshot.Ordinals[1].Role = v1alpha1.RoleLearner }), 0, tasks.Continue, growing, "main-1 is a learner"},
-		"put to sleep":              {newInput(in(growing, data), told, func(in *Input) { in.Snapshot.Ordinals = nil }), 0, tasks.Continue, growing, "0 of 0"},
+		"hibernated while growing":  {newInput(in(growing, data), told, hibernated), 0, tasks.Continue, growing, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
+		"hibernated, and all vote":  {newInput(in(growing, data), told, serving(after, 2, 0, 1), func(in *Input) { in.Hibernates = true }), 0, tasks.Done, growing, "rebuilt from the data of x-main-2"},
 		"one may have been removed": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1)), 0, tasks.Continue, growing, "main-1 is Dead, and no voter: if etcdctl member list does not name it, it was removed, and joins again once pod main-1 is deleted"},
 		"the list has changed since one was prepared": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), func(in *Input) {
 			in.Snapshot.Ordinals[1].Pod.ListChanged = true

@@ -138,7 +138,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	}
 	in := Input{
 		Snapshot: snapshot, Task: task.Object.UID, ClusterID: task.Etcd.Status.ClusterID,
-		Recorded: ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}),
+		Recorded: ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}), Hibernates: task.Etcd.Spec.Replicas == 0,
 	}
 	if r := task.Etcd.Status.Recovery; r != nil {
 		in.Configured = r.TaskUID == task.Object.UID
@@ -148,7 +148,8 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 		if in.FewestVoters, err = h.fewestVoters(ctx, task.Etcd, snapshot); err != nil {
 			return tasks.Verdict{}, err
 		}
-		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot, in.FewestVoters)
+		lost, _ := quorumLost(snapshot, in.FewestVoters)
+		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot.At, lost && !in.Hibernates)
 	case v1alpha1.RecoveryStarting:
 		in.StartedSince = h.losses.starting(task.Object.UID, task.Object.Generation, snapshot)
 	case v1alpha1.RecoverySurveying:

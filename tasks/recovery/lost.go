@@ -135,16 +135,16 @@ type lasts struct {
 }
 
 // observe records an observation in phase Confirming, and returns since when the quorum is lost; zero if it is not.
-func (l *losses) observe(task types.UID, generation int64, s *cluster.Snapshot, fewest int) time.Time {
-	if lost, _ := quorumLost(s, fewest); !lost {
-		return l.next(task, lasts{}, s.At)
+func (l *losses) observe(task types.UID, generation int64, at time.Time, lost bool) time.Time {
+	if !lost {
+		return l.next(task, lasts{}, at)
 	}
-	return l.next(task, lasts{v1alpha1.RecoveryConfirming, generation}, s.At)
+	return l.next(task, lasts{v1alpha1.RecoveryConfirming, generation}, at)
 }
 
-// starting records an observation in phase Starting, and returns since when the members are started; zero while they are held at zero.
+// starting records an observation in phase Starting, and returns since when the members are started; zero while the StatefulSet has no replicas.
 func (l *losses) starting(task types.UID, generation int64, s *cluster.Snapshot) time.Time {
-	if s.StatefulSet.HeldAtZeroBy != "" {
+	if s.StatefulSet.HeldAtZeroBy != "" || s.Replicas() == 0 {
 		return l.next(task, lasts{}, s.At)
 	}
 	return l.next(task, lasts{v1alpha1.RecoveryStarting, generation}, s.At)

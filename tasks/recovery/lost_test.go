@@ -269,14 +269,41 @@ func TestStartedQuorumHasItsWholeTime(t *testing.T) {
 	r.Expect(r.said.Code).To(Equal(v1alpha1.ErrNotQuorate))
 }
 
+// A hibernated Etcd has no members that could form a quorum: no time counts for which it is, and once it wakes up, the whole time begins.
+func TestNoTimeCountsWhileTheEtcdIsHibernated(t *testing.T) {
+	for phase, limit := range map[v1alpha1.RecoveryPhase]time.Duration{v1alpha1.RecoveryConfirming: gracePeriod, v1alpha1.RecoveryStarting: quorumDeadline} {
+		r := newTrial(t)
+		awake, asleep := r.witness.says, newInput(hibernated).Snapshot
+		wakes := func(replicas int32, says *cluster.Snapshot) {
+			etcd := r.task.Etcd.DeepCopy()
+			etcd.Spec.Replicas, etcd.ResourceVersion = replicas, ""
+			r.lives(etcd)
+			r.handler.Live, r.witness.says = r.api, says
+		}
+		r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: phase, PhaseSince: metav1.NewTime(epoch)}
+		r.lose(limit - time.Second)
+		wakes(0, asleep)
+		r.Expect(r.lose(limit + time.Minute)).To(Equal(phase))
+		r.Expect(r.said.Outcome).To(Equal(tasks.Continue), r.said.Message)
+		r.Expect(r.said.Message).To(ContainSubstring("hibernated"))
+		r.Expect(r.said.Recovery.LostSince).To(BeNil())
+		if phase == v1alpha1.RecoveryStarting {
+			wakes(3, asleep) // the StatefulSet is not scaled up yet
+			r.Expect(r.lose(limit + time.Minute)).To(Equal(phase))
+			r.Expect(r.said.Outcome).To(Equal(tasks.Continue), r.said.Message)
+		}
+		wakes(3, awake)
+		r.Expect(r.lose(limit)).To(Equal(phase))
+		r.Expect(r.said.Outcome).To(Equal(tasks.Continue), r.said.Message)
+	}
+}
+
 // The grace period permits to stop all members. A clock that was set back says nothing of how long the quorum has been lost.
 func TestTimeThatGoesBackBeginsTheGracePeriodAgain(t *testing.T) {
 	g := NewWithT(t)
 	var l losses
 	at := func(seconds time.Duration) time.Time {
-		s := newInput().Snapshot
-		s.At = epoch.Add(seconds * time.Second)
-		return l.observe("task", 1, s, 3)
+		return l.observe("task", 1, epoch.Add(seconds*time.Second), true)
 	}
 	g.Expect(at(0)).To(Equal(epoch))
 	g.Expect(at(5)).To(Equal(epoch))
