@@ -28,6 +28,9 @@ type Survey struct {
 	// Voters are the IDs, in hex, of the voters, as far as the member knows. Only a quorum of them can continue with their
 	// data; learners do not count.
 	Voters []string `json:"voters,omitempty"`
+	// CommittedVoters are the voters after the entry at CommitIndex: those whose votes the member counts when it starts. Empty if they are the
+	// same, or if the agent is too old to report them.
+	CommittedVoters []string `json:"committedVoters,omitempty"`
 	// Removed: the member has applied its own removal from the cluster. Its data lacks what was written after that.
 	Removed bool `json:"removed,omitempty"`
 	// SetAside are the directories with data that was set aside and may be the only copy. They are listed only if the data directory itself

@@ -70,7 +70,7 @@ func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
 			return nil, err
 		}
 		volumes = append(volumes, v)
-		known = max(known, int32(len(v.Survey.Voters)))
+		known = max(known, int32(len(v.Survey.Voters)), int32(len(v.Survey.CommittedVoters)))
 	}
 	for last := len(volumes) - 1; int32(last) >= known && volumes[last].UID == ""; last-- {
 		volumes = volumes[:last]
@@ -139,7 +139,7 @@ func seen(v Volume, job string, s job.State) Volume {
 		return v
 	case s.Code == "":
 		err := json.Unmarshal(s.Result, &v.Survey)
-		voters := len(v.Survey.Voters)
+		voters := max(len(v.Survey.Voters), len(v.Survey.CommittedVoters))
 		if err == nil && v.Survey.State != "" && isID(v.Survey.ClusterID) && voters <= maxVoters {
 			v.State = Seen
 			return v
