@@ -126,7 +126,8 @@ func (s stopped) reaches() (int64, error) {
 // the database. If the content cannot be read for other reasons, it returns an error.
 func Survey(dir string) (member.Survey, error) { return SurveyFor(dir, "") }
 
-// SurveyFor surveys as Survey does, for an undo of a task: of the kept data, it describes what was set aside for that task, not for the newest.
+// SurveyFor surveys as Survey does, for an undo of a task: of the kept data, it describes what was set aside for that task, not for the newest. For
+// member.KeptForNone, it describes none of it.
 func SurveyFor(dir, task string) (member.Survey, error) {
 	survey, err := surveyData(dir)
 	if err == nil && survey.State != member.SurveyPresent {
@@ -134,6 +135,8 @@ func SurveyFor(dir, task string) (member.Survey, error) {
 	}
 	if err == nil {
 		survey.Kept, err = kept(dir, task)
+	}
+	if err == nil && task != member.KeptForNone {
 		survey.Needs, survey.KeptRevisions = describeKept(dir, survey.Kept)
 	}
 	if err == nil {

@@ -5,6 +5,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -195,10 +196,7 @@ func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
 }
 
 func (o Order) job(v Volume) (*batchv1.Job, error) {
-	var env []corev1.EnvVar
-	if o.KeptFor != "" {
-		env = []corev1.EnvVar{{Name: member.KeptForVariable, Value: o.KeptFor}}
-	}
+	env := []corev1.EnvVar{{Name: member.KeptForVariable, Value: cmp.Or(o.KeptFor, member.KeptForNone)}}
 	j, err := job.Build(job.Spec{
 		Owner: o.Owner, Name: o.jobName(v.Ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: o.Etcd.AgentImage(o.Image),
 		Args: []string{"survey", "--data-dir=" + member.DataDir}, Env: env, Claim: v.Claim, ClaimDir: member.VolumeDir, Database: o.Etcd, Timeout: o.Timeout,
