@@ -217,7 +217,10 @@ func result(in Input, d Decision) map[string]string {
 	found := map[string]string{"previousClusterID": d.Recovery.PreviousClusterID}
 	for _, v := range in.Volumes {
 		what := "no volume"
-		if v.State == survey.Seen {
+		switch v.State {
+		case survey.Unread:
+			what = "not read"
+		case survey.Seen:
 			if encoded, err := json.Marshal(v.Survey); err == nil {
 				what = string(encoded)
 			}
