@@ -23,8 +23,9 @@ const (
 func record(in input, d membership.Decision, now time.Time) v1alpha1.MembershipStatus {
 	r := *in.recorded.DeepCopy()
 	r.Size, r.ServingVoters = int32(in.Goal.Size), 0
+	r.Members = nil
 	if len(in.Members) > 0 {
-		r.Voters, r.Members = 0, nil // otherwise no member returned the list: what was seen last stays
+		r.Voters = 0 // otherwise no member returned the list, and there are as many as were counted last
 	}
 	for _, m := range in.Members {
 		if !m.Learner {
