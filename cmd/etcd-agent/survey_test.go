@@ -16,9 +16,12 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The Job of an undo names the undone task in its environment, and the survey describes what was kept for that.
+// The Job of an undo names the undone task in its environment, and the survey describes what was kept for that. Where nothing is undone, it reads none
+// of it. An operator that is too old to say so gets the newest described.
 func TestSurveyForAnUndo(t *testing.T) {
-	for task, described := range map[string]string{"": "new.etcd.before-newer-2", "older": "new.etcd.before-older-1"} {
+	for task, described := range map[string]map[string]int64{
+		"": {"new.etcd.before-newer-2": 2}, "older": {"new.etcd.before-older-1": 2}, member.KeptForNone: nil,
+	} {
 		g := NewWithT(t)
 		dir, result := filepath.Join(t.TempDir(), "new.etcd"), filepath.Join(t.TempDir(), "result")
 		for _, kept := range []string{".before-older-1", ".before-newer-2"} {
@@ -32,6 +35,8 @@ func TestSurveyForAnUndo(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		got := member.Survey{}
 		g.Expect(json.Unmarshal(text, &got)).To(Succeed())
-		g.Expect(got.KeptRevisions).To(Equal(map[string]int64{described: 2}))
+		g.Expect(got.Kept).To(HaveLen(2), "they are named")
+		g.Expect(got.KeptRevisions).To(Equal(described))
+		g.Expect(got.Needs).To(HaveLen(len(described)))
 	}
 }

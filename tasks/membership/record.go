@@ -22,8 +22,11 @@ const (
 // record is the status of the task after a decision. It is pure; the input is left as it is.
 func record(in input, d membership.Decision, now time.Time) v1alpha1.MembershipStatus {
 	r := *in.recorded.DeepCopy()
-	r.Size, r.Voters, r.ServingVoters = int32(in.Goal.Size), 0, 0
+	r.Size, r.ServingVoters = int32(in.Goal.Size), 0
 	r.Members = nil
+	if len(in.Members) > 0 {
+		r.Voters = 0 // otherwise no member returned the list, and there are as many as were counted last
+	}
 	for _, m := range in.Members {
 		if !m.Learner {
 			r.Voters++

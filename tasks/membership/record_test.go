@@ -73,6 +73,9 @@ func TestTheMemberListIsRecorded(t *testing.T) {
 	}))
 	again := record(seen(func(in *input) { in.recorded = r; in.Members = in.Members[:2] }), blocked(1, membership.GuardMembersSettled), noon)
 	g.Expect(again.Members).To(Equal(r.Members[:2]), "what was listed before does not count")
+	unread := record(seen(func(in *input) { in.recorded = r; in.Members = nil }), blocked(1, membership.GuardMembersSettled), noon)
+	g.Expect([]int32{unread.Voters, unread.ServingVoters}).To(Equal([]int32{4, 0}), "no member returned the list")
+	g.Expect(unread.Members).To(BeEmpty(), "whether they serve is not known")
 	crowd := seen(func(in *input) {
 		in.Members = nil
 		for i := range 20 {

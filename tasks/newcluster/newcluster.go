@@ -39,6 +39,8 @@ type Input struct {
 	Task types.UID
 	// Recorded is the status of the task so far.
 	Recorded v1alpha1.RecoveryStatus
+	// Hibernates: the spec asks for no members.
+	Hibernates bool
 	// Configured: the configuration of the members says what the cluster starts from.
 	Configured bool
 	// Volumes of the members, in phase Surveying.
@@ -182,6 +184,9 @@ func (in Input) Starting(now time.Time) Decision {
 	case s.StatefulSet.HeldAtZeroBy != "":
 		return in.AwaitScaleUp()
 	case !Quorate(s) || s.Cluster.ID == 0 || ID(s.Cluster.ID) == r.PreviousClusterID || !in.participates():
+		if in.Hibernates {
+			return in.AwaitWakeUp()
+		}
 		return in.Stay("waiting until %s serves: %s", r.Member, in.Describe())
 	}
 	return in.Enter(v1alpha1.RecoveryGrowing, now, "%s serves alone, as cluster %s: the others join, one by one", r.Member, ID(s.Cluster.ID))
@@ -192,6 +197,9 @@ func (in Input) Growing() (waits Decision, voting int) {
 	s := in.Snapshot
 	voting = in.Voting()
 	if s.StatefulSet.HeldAtZeroBy != "" || s.Replicas() == 0 || voting < s.Replicas() {
+		if in.Hibernates {
+			return in.AwaitWakeUp(), 0
+		}
 		return in.Stay("%d of %d members vote: %s", voting, s.Replicas(), in.Describe()), 0
 	}
 	return Decision{}, voting
@@ -217,6 +225,11 @@ func (in Input) Stay(format string, args ...any) Decision {
 // AwaitScaleUp returns the decision to wait until the members are started again.
 func (in Input) AwaitScaleUp() Decision {
 	return in.await("waiting until StatefulSet %s is scaled up again")
+}
+
+// AwaitWakeUp returns the decision to wait until the Etcd wakes up.
+func (in Input) AwaitWakeUp() Decision {
+	return in.Stay("the Etcd is hibernated, with spec.replicas 0: wake it up, and this task continues")
 }
 
 // await returns the decision to wait until the Etcd controller has scaled the StatefulSet, and why it does not.

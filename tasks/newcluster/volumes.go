@@ -28,6 +28,8 @@ type Volumes struct {
 	Client client.Client
 	Live   client.Reader
 	Clock  clock.PassiveClock
+	// Beyond: claims beyond the known members are surveyed too. The members of a cluster that served until it was stopped are known.
+	Beyond bool
 	// Image of the agent for an Etcd that does not name its own.
 	Image string
 }
@@ -66,7 +68,7 @@ func (v Volumes) surveyor() survey.Surveyor {
 // so their volumes are surveyed again.
 func (v Volumes) Order(task tasks.Task, s *cluster.Snapshot) survey.Order {
 	return survey.Order{
-		Etcd: task.Etcd, Owner: job.OfTask(task.Object), Members: Members(task.Etcd), Beyond: true, Round: strconv.FormatInt(s.StatefulSet.Generation, 10),
+		Etcd: task.Etcd, Owner: job.OfTask(task.Object), Members: Members(task.Etcd), Beyond: v.Beyond, Round: strconv.FormatInt(s.StatefulSet.Generation, 10),
 		Image: v.Image, Timeout: Deadline,
 	}
 }

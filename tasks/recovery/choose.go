@@ -64,7 +64,8 @@ type Choice struct {
 
 // choose decides how a cluster starts again, by what is on the volumes of its members. It is pure.
 //
-// If a quorum has its data, raft finds out which member has every acknowledged write: nothing is rebuilt. If fewer have it, the most
+// If a quorum has its data, raft finds out which member has every acknowledged write: nothing is rebuilt. A change of the voters that is not
+// committed counts as made and as not made, since raft needs a quorum of both (docs/adr/0132-a-quorum-before-and-after.md). If fewer have it, the most
 // advanced data is used, unless the newest backup is certainly ahead of all of it. Such a backup has everything that the data has: a backup
 // has only what was committed, and data of the newest cluster begins above every earlier backup
 // (docs/adr/0094-a-backup-that-is-ahead-comes-before-data.md).
@@ -75,12 +76,12 @@ type Choice struct {
 func choose(e Evidence) Choice {
 	f := e.find()
 	switch {
-	case f.newest && !e.Refused && quorum.Exists(e.started(f.voting), f.voters):
+	case e.startsAsItIs(f):
 		return Choice{Why: fmt.Sprintf("%d of %d members have their data, and those that vote are a quorum: they are started as they are, and nothing is rebuilt%s%s", len(f.usable), len(e.Volumes), f.without(), e.setBack(f))}
 	case len(f.unknown) > 0:
 		return e.identify(f)
 	case f.newest && e.started(f.voting) > 0 && !e.backupIsAhead(f):
-		return f.rebuild(e.passedOver(f))
+		return f.rebuild(e.uncommitted(f) + e.passedOver(f))
 	case len(f.doubts) > 0:
 		return f.ask()
 	case !f.newest && len(f.aside) > 0:
@@ -109,6 +110,45 @@ func (e Evidence) started(members []survey.Volume) (n int) {
 		}
 	}
 	return n
+}
+
+// startsAsItIs reports whether the data that was found is that of the newest cluster, and its members continue with it as they are.
+func (e Evidence) startsAsItIs(f found) bool {
+	return f.newest && !e.Refused && e.isQuorum(f) && e.electable(f)
+}
+
+// isQuorum reports whether the voters that are started are a quorum, by the end of the most advanced log.
+func (e Evidence) isQuorum(f found) bool { return quorum.Exists(e.started(f.voting), f.voters) }
+
+// electable reports whether the members that are started can elect a leader and follow it, by raft's rules. A member counts the votes of the voters
+// at its commit index, and members that are more advanced give it none. Once its whole log is committed, it needs a quorum of the voters at its end.
+func (e Evidence) electable(f found) bool {
+	started := slices.DeleteFunc(slices.Clone(f.usable), func(v survey.Volume) bool { return v.Ordinal >= e.Members })
+	isQuorum := func(of []survey.Volume, ids []string) bool {
+		voting, voters := survey.Among(of, ids, len(e.Volumes))
+		return quorum.Exists(len(voting), voters)
+	}
+	return slices.ContainsFunc(started, func(v survey.Volume) bool {
+		last := v.Survey.Voters
+		if len(last) == 0 {
+			last = f.usable[0].Survey.Voters
+		}
+		committed := v.Survey.CommittedVoters
+		if len(committed) == 0 {
+			committed = last
+		}
+		elect := slices.DeleteFunc(slices.Clone(started), func(o survey.Volume) bool { return survey.Compare(o, v) < 0 })
+		votes := len(committed) == 0 || slices.Contains(committed, v.Survey.MemberID)
+		return votes && isQuorum(elect, committed) && isQuorum(started, last)
+	})
+}
+
+// uncommitted says why a quorum by the end of the most advanced log is not started as it is; empty if it is none, or is refused.
+func (e Evidence) uncommitted(f found) string {
+	if e.Refused || !e.isQuorum(f) || e.electable(f) {
+		return ""
+	}
+	return "; a change of the voters at the end of its log is not known to be committed, and of the voters before it there is no quorum, so the members would elect no leader as they are"
 }
 
 // backupIsAhead reports whether the newest backup is certainly ahead of the data that was found, and may be chosen.
@@ -322,6 +362,8 @@ func (e Evidence) flaw(f found) string {
 		return "it was removed from the cluster, and lacks what was written after that"
 	case best.Ordinal >= e.Members:
 		return fmt.Sprintf("it is beyond the %d members that are known: it may have been removed while it was down, and lack what was written after that", e.Members)
+	case e.started(f.voting) == 0 && slices.Contains(best.Survey.CommittedVoters, best.Survey.MemberID):
+		return "a change at the end of its log takes its vote, and is not known to be committed"
 	case e.started(f.voting) == 0:
 		return "it was a learner, which may not have caught up"
 	}

@@ -6,12 +6,21 @@ package recovery
 
 import (
 	"fmt"
+	"io"
+	"log"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir/datadirtest"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	. "github.com/onsi/gomega"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -48,6 +57,61 @@ func removed(clusterID string) survey.Volume {
 	v := learner(clusterID, 9, 60)
 	v.Survey.Removed = true
 	return v
+}
+
+// uncommitted has the data of a voter whose log ends at an index, with other voters than the member knows to be committed.
+func uncommitted(index uint64, id, voters, committed string) survey.Volume {
+	v := withID(has(2, index), id)
+	v.Survey.Voters, v.Survey.Revision = strings.Split(voters, ","), 60
+	if v.Survey.AppliedIndex = index; committed != voters {
+		v.Survey.CommittedVoters = strings.Split(committed, ",")
+	}
+	return v
+}
+
+// The only member of two that is left has appended the removal of the other, which had yet to acknowledge it. After a restart, raft counts that one
+// until the removal is committed, which takes it: started as it is, the member never serves.
+func TestARemovalThatIsNotCommittedIsNotCounted(t *testing.T) {
+	added, removed := raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode
+	changes := []*raftpb.ConfChange{datadirtest.Change(added, 7), datadirtest.Change(added, 8), datadirtest.Change(removed, 8)}
+	for commit, source := range map[uint64]v1alpha1.RecoverySource{2: v1alpha1.RecoverFromData, 3: ""} {
+		g := NewWithT(t)
+		g.Expect(serves(t, commit, datadirtest.Changes(changes...))).To(Equal(source == ""), "raft itself")
+		dir := filepath.Join(t.TempDir(), "new.etcd")
+		datadirtest.WriteChanges(t, dir, commit, changes...)
+		found, err := datadir.Survey(dir)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(found.Voters).To(Equal([]string{"7"}))
+		volumes := []survey.Volume{{Member: "m-0", State: survey.Seen, Survey: found}, {Ordinal: 1, Member: "m-1"}}
+		c := choose(Evidence{Volumes: volumes, Lineage: []string{"cafe"}, Members: 2})
+		g.Expect(c.Source).To(Equal(source), c.Why)
+		g.Expect(c.Member != "").To(Equal(source != ""))
+	}
+}
+
+// serves reports whether member 7, which starts alone with a log, becomes the leader, by raft itself.
+func serves(t *testing.T, commit uint64, entries []*raftpb.Entry) bool {
+	t.Helper()
+	g, storage := NewWithT(t), raft.NewMemoryStorage()
+	g.Expect(storage.Append(entries)).To(Succeed())
+	g.Expect(storage.SetHardState(&raftpb.HardState{Term: proto.Uint64(2), Commit: &commit})).To(Succeed())
+	node, err := raft.NewRawNode(&raft.Config{ID: 7, Logger: &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)}, ElectionTick: 2, HeartbeatTick: 1, Storage: storage, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 8, PreVote: true, CheckQuorum: true})
+	g.Expect(err).NotTo(HaveOccurred())
+	for range 10 {
+		for node.HasReady() {
+			ready := node.Ready()
+			g.Expect(storage.Append(ready.Entries)).To(Succeed())
+			for _, e := range ready.CommittedEntries {
+				change := &raftpb.ConfChange{}
+				if e.GetType() == raftpb.EntryConfChange && proto.Unmarshal(e.Data, change) == nil {
+					node.ApplyConfChange(change)
+				}
+			}
+			node.Advance(ready)
+		}
+		node.Tick()
+	}
+	return node.Status().RaftState == raft.StateLeader
 }
 
 func TestChoose(t *testing.T) {
@@ -91,6 +155,17 @@ func TestChoose(t *testing.T) {
 		"two of three, but one learns": {[]survey.Volume{member1of("a", "b"), withID(has(2, 4), "c"), gone}, old, Backup{}, data, "m-0", "", ""},
 		"one of one, and a learner":    {[]survey.Volume{member1of("a"), withID(has(2, 4), "c"), gone}, old, Backup{}, none, "", "", "those that vote are a quorum"},
 		"a quorum only with a member that would not be started": {[]survey.Volume{withID(has(2, 4), "a"), gone, gone, member1of("a", "b")}, old, Backup{}, data, "m-3", "", ""},
+
+		"an uncommitted removal of a lost voter":         {[]survey.Volume{uncommitted(9, "a", "a", "a,b"), gone, gone}, old, behind, data, "m-0", "", "a change of the voters at the end of its log is not known to be committed, and of the voters before it there is no quorum"},
+		"one that is committed":                          {[]survey.Volume{uncommitted(9, "a", "a", "a"), gone, gone}, old, behind, none, "", "", "those that vote are a quorum"},
+		"an uncommitted promotion of a lost learner":     {[]survey.Volume{uncommitted(9, "a", "a,b", "a"), gone, gone}, old, behind, data, "m-0", "", "the most advanced of the 1"},
+		"one of a member that is there":                  {[]survey.Volume{uncommitted(9, "a", "a,b", "a"), uncommitted(8, "b", "a", "a"), gone}, old, behind, none, "", "", "those that vote are a quorum"},
+		"only the member that is being removed is there": {[]survey.Volume{uncommitted(9, "b", "a", "a,b"), gone, gone}, old, behind, data, "m-0", "", "takes its vote, and is not known to be committed"},
+		"an uncommitted removal, and a quorum of before": {[]survey.Volume{uncommitted(9, "a", "a,b", "a,b,c"), uncommitted(9, "b", "a,b", "a,b,c"), gone}, old, behind, none, "", "", "those that vote are a quorum"},
+		"one that another knows to be committed":         {[]survey.Volume{uncommitted(9, "a", "a,b", "a,c"), uncommitted(9, "b", "a,b", "a,b"), gone}, old, behind, none, "", "", "those that vote are a quorum"},
+		"one that a member which is behind knows of":     {[]survey.Volume{uncommitted(9, "a", "a,b", "a,c"), uncommitted(8, "b", "a,b", "a,b"), gone}, old, behind, data, "m-0", "", "of the voters before it there is no quorum"},
+		"one that a learner knows to be committed":       {[]survey.Volume{uncommitted(9, "a", "a", "a,b"), uncommitted(9, "l", "a", "a"), gone}, old, behind, data, "m-0", "", ""},
+		"a change, and a backup ahead":                   {[]survey.Volume{uncommitted(9, "a", "a", "a,b"), gone, gone}, old, backup, restored, "m-0", "", "the newest backup is ahead"},
 
 		"a backup, and an empty volume beyond": {[]survey.Volume{gone, gone, gone, empty}, old, backup, restored, "m-0", "", ""},
 		"a backup, and a member beyond":        {[]survey.Volume{gone, gone, gone, damaged}, old, backup, restored, "m-0", "", ""},

@@ -29,6 +29,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,8 @@ type Input struct {
 	Task types.UID
 	// Recorded is the status of the recovery so far.
 	Recorded v1alpha1.RecoveryStatus
+	// FewestVoters is how many voters the cluster has at least, if no voter has returned the member list: see fewestVoters.
+	FewestVoters int
 	// LostSince is since when this operator has seen the quorum lost without a gap; zero if it is not lost. The status shows it to people,
 	// but decisions do not use what the status says.
 	LostSince time.Time
@@ -58,6 +61,8 @@ type Input struct {
 	StartedSince time.Time
 	// ClusterID is the recorded ID of the cluster, in hex.
 	ClusterID string
+	// Hibernates: the spec asks for no members.
+	Hibernates bool
 	// Configured: the configuration of the members says how the cluster is rebuilt.
 	Configured bool
 	// Obstacle is why the Etcd controller does not stop or start members; empty if nothing is known to keep it from that.
@@ -68,7 +73,7 @@ type Input struct {
 
 // common returns the input of the phases in package newcluster.
 func (in Input) common() newcluster.Input {
-	return newcluster.Input{Snapshot: in.Snapshot, Task: in.Task, Recorded: in.Recorded, Configured: in.Configured, Volumes: in.Volumes, Obstacle: in.Obstacle}
+	return newcluster.Input{Snapshot: in.Snapshot, Task: in.Task, Recorded: in.Recorded, Hibernates: in.Hibernates, Configured: in.Configured, Volumes: in.Volumes, Obstacle: in.Obstacle}
 }
 
 // Decision is the next status of the task, and the phase that it enters or stays in.
@@ -96,10 +101,12 @@ func (in Input) confirming(now time.Time) Decision {
 	next.PhaseSince = metav1.Time{Time: cmp.Or(next.PhaseSince.Time, now)}
 	next.PreviousClusterID = in.ClusterID
 	next.LostSince = nil
-	lost, why := quorumLost(s)
+	lost, why := quorumLost(s, in.FewestVoters)
 	switch {
 	case newcluster.Quorate(s):
 		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum returned on its own, and nothing was changed: " + why}
+	case in.Hibernates:
+		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(nil), Message: in.common().AwaitWakeUp().Message}
 	case !lost:
 		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(nil), Message: why}
 	}
@@ -146,9 +153,13 @@ func (in Input) beginsAgain(shown *metav1.Time) bool {
 	return in.LostSince.Equal(in.Snapshot.At) || recorded != nil && recorded.Before(shown)
 }
 
-// surveying waits until every existing volume is surveyed, and then chooses.
+// surveying waits until every existing volume is surveyed, and then chooses. With a quorum, it does not wait for what cannot be read.
 func (in Input) surveying(now time.Time) Decision {
-	if waits, surveyed := in.common().Surveying(); !surveyed {
+	common := in.common()
+	if in.hasQuorum() {
+		common.Volumes = slices.DeleteFunc(slices.Clone(common.Volumes), func(v survey.Volume) bool { return v.State == survey.Unread })
+	}
+	if waits, surveyed := common.Surveying(); !surveyed {
 		return waits
 	}
 	c := choose(in.Evidence)
@@ -168,6 +179,14 @@ func (in Input) surveying(now time.Time) Decision {
 	return d
 }
 
+// hasQuorum reports whether the volumes that have been read certainly have every acknowledged write, whatever is on the others, and the members serve
+// without these: they are a quorum of the cluster that is recorded, and no newer one is known. A backup that is ahead of them shows that they have
+// lost something.
+func (in Input) hasQuorum() bool {
+	f := in.find()
+	return f.clusterID == in.ClusterID && len(f.unknown) == 0 && in.startsAsItIs(f) && in.behind(f) == ""
+}
+
 // starting waits until the cluster serves again.
 func (in Input) starting(now time.Time) Decision {
 	if in.Recorded.Source == "" {
@@ -184,6 +203,8 @@ func (in Input) restarting() Decision {
 		return c.AwaitScaleUp()
 	case newcluster.Quorate(s):
 		return Decision{Outcome: tasks.Done, Recovery: r, Message: fmt.Sprintf("the quorum is back: %d of %d voters serve with the data that they had, and nothing was rebuilt", s.ServingVoters(), len(s.Cluster.Voters))}
+	case in.Hibernates:
+		return c.AwaitWakeUp()
 	case !in.StartedSince.IsZero() && s.At.Sub(in.StartedSince) > quorumDeadline:
 		return Decision{Outcome: tasks.Fail, Code: v1alpha1.ErrNotQuorate, Recovery: r, Message: fmt.Sprintf(
 			"the members that were started have the data of a quorum, and did not form one within %s: check why they do not start or cannot reach each other: %s", quorumDeadline, c.Describe())}

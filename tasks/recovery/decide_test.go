@@ -81,6 +81,11 @@ func claimGoes(ordinal int) func(*Input) {
 	return func(in *Input) { in.Snapshot.Ordinals[ordinal].Pod.VolumeGoes = true }
 }
 
+// hibernated has the spec ask for no members, and none be left.
+func hibernated(in *Input) {
+	in.Hibernates, in.Snapshot.Ordinals, in.Snapshot.Cluster = true, nil, cluster.Cluster{}
+}
+
 func in(phase v1alpha1.RecoveryPhase, source v1alpha1.RecoverySource) func(*Input) {
 	return func(in *Input) {
 		in.Recorded = v1alpha1.RecoveryStatus{Phase: phase, PhaseSince: metav1.Time{Time: epoch}, PreviousClusterID: id(before), Source: source}
@@ -172,6 +177,11 @@ func TestPhases(t *testing.T) {
 		"none survives": {newInput(in(surveying, ""), hold(), volume(survey.Gone, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Fail, surveying, "nothing can be recovered"},
 
+		"hibernated while confirming":           {newInput(lostFor(time.Hour), hibernated), 0, tasks.Continue, confirming, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
+		"hibernated while starting":             {newInput(in(starting, data), told, hibernated), 0, tasks.Continue, starting, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
+		"hibernated, and the chosen one serves": {newInput(in(starting, data), told, serving(after, 2), func(in *Input) { in.Hibernates = true }), 0, tasks.Continue, growing, "x-main-2 serves alone"},
+		"hibernated, started as they were":      {newInput(in(starting, ""), hibernated), 0, tasks.Continue, starting, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
+
 		"members are not told":  {newInput(in(starting, data), hold()), 0, tasks.Continue, starting, "configuring the members"},
 		"still held":            {newInput(in(starting, data), told, hold()), 0, tasks.Continue, starting, "scaled up again"},
 		"the chosen one starts": {newInput(in(starting, data), told), 0, tasks.Continue, starting, "waiting until x-main-2 serves: main-0 is Missing"},
@@ -191,7 +201,8 @@ func TestPhases(t *testing.T) {
 		"all vote":                  {newInput(in(growing, data), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "rebuilt from the data of x-main-2"},
 		"all vote, backup":          {newInput(in(growing, v1alpha1.RecoverFromBackup), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "are lost"},
 		"one still learns":          {newInput(in(growing, data), told, serving(after, 2, 0, 1), func(in *Input) { in.Snapshot.Ordinals[1].Role = v1alpha1.RoleLearner }), 0, tasks.Continue, growing, "main-1 is a learner"},
-		"put to sleep":              {newInput(in(growing, data), told, func(in *Input) { in.Snapshot.Ordinals = nil }), 0, tasks.Continue, growing, "0 of 0"},
+		"hibernated while growing":  {newInput(in(growing, data), told, hibernated), 0, tasks.Continue, growing, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
+		"hibernated, and all vote":  {newInput(in(growing, data), told, serving(after, 2, 0, 1), func(in *Input) { in.Hibernates = true }), 0, tasks.Done, growing, "rebuilt from the data of x-main-2"},
 		"one may have been removed": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1)), 0, tasks.Continue, growing, "main-1 is Dead, and no voter: if etcdctl member list does not name it, it was removed, and joins again once pod main-1 is deleted"},
 		"the list has changed since one was prepared": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), func(in *Input) {
 			in.Snapshot.Ordinals[1].Pod.ListChanged = true
@@ -213,6 +224,59 @@ func TestPhases(t *testing.T) {
 			if d.Outcome == tasks.Fail {
 				g.Expect(d.Code).NotTo(BeEmpty())
 			}
+		})
+	}
+}
+
+// A quorum of the recorded cluster has every acknowledged write, and serves without the others: what cannot be read of them is not waited for. If there
+// may be something newer on it, it is.
+func TestAnUnreadableVolumeBesideAQuorum(t *testing.T) {
+	quorum := func(in *Input) {
+		in.Volumes = nil
+		for i := range 3 {
+			v := survey.Volume{Ordinal: int32(i), Member: fmt.Sprintf("main-%d", i), State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: id(before), MemberID: fmt.Sprint(i), Voters: []string{"0", "1", "2"}, LastTerm: 2, LastIndex: 9, AppliedIndex: 9, Revision: 50}}
+			if i == 2 {
+				v.State, v.Survey, v.Message = survey.Unread, member.Survey{}, "the content of main-2 is unknown"
+			}
+			in.Volumes = append(in.Volumes, v)
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*Input)
+		waits  string
+	}{
+		"nothing else":                    {func(*Input) {}, ""},
+		"another cluster is recorded":     {func(in *Input) { in.ClusterID = id(after) }, "main-2 is unknown"},
+		"nothing is recorded":             {func(in *Input) { in.ClusterID = "" }, "main-2 is unknown"},
+		"a recovery has made a newer one": {func(in *Input) { in.Lineage = append(in.Lineage, "new") }, "main-2 is unknown"},
+		"a recovery made it":              {func(in *Input) { in.Lineage = []string{"old", id(before)} }, ""},
+		"members refuse it":               {func(in *Input) { in.Refused = true }, "main-2 is unknown"},
+		"the backup is ahead":             {func(in *Input) { in.Backup = Backup{Revision: 51, Says: "51"} }, "main-2 is unknown"},
+		"the backup is not":               {func(in *Input) { in.Backup = Backup{Revision: 50, Says: "50"} }, ""},
+		"one of the others is lost":       {func(in *Input) { in.Volumes[1] = survey.Volume{Ordinal: 1, Member: "main-1"} }, "main-2 is unknown"},
+		"one has data of an unknown cluster": {func(in *Input) {
+			in.Volumes = append(in.Volumes, survey.Volume{Ordinal: 3, State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: "beef"}})
+		}, "main-2 is unknown"},
+		"a change that is not committed": {func(in *Input) {
+			in.Volumes[0].Survey.CommittedVoters, in.Volumes[1].Survey.CommittedVoters = []string{"0", "2"}, []string{"0", "2"}
+		}, "main-2 is unknown"},
+		"one is being read": {func(in *Input) { in.Volumes[2].State = survey.Looking }, "main-2 is unknown"},
+		"one is foreign":    {func(in *Input) { in.Volumes[2].State = survey.Foreign }, "main-2 is unknown"},
+		"members run":       {hold("main-0"), "may still write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			i := newInput(in(v1alpha1.RecoverySurveying, ""), hold(), quorum, c.change)
+			d := decide(i, epoch)
+			if c.waits != "" {
+				g.Expect(d.Recovery.Phase).To(Equal(v1alpha1.RecoverySurveying), d.Message)
+				g.Expect(d.Message).To(ContainSubstring(c.waits))
+				return
+			}
+			g.Expect(d.Recovery.Phase).To(Equal(v1alpha1.RecoveryStarting), d.Message)
+			g.Expect(d.Recovery.Source).To(BeEmpty(), "nothing is rebuilt")
+			g.Expect(d.Message).To(And(ContainSubstring("2 of 3 members have their data"), ContainSubstring("the volume of main-2 could not be read")))
+			g.Expect(verdict(i, d, v1alpha1.EtcdOperatorTaskStatus{}, epoch).Result).To(HaveKeyWithValue("main-2", "not read"))
 		})
 	}
 }

@@ -15,9 +15,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/coded"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	appsv1 "k8s.io/api/apps/v1"
@@ -57,6 +59,33 @@ func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snap
 	e.Lineage = newcluster.Lineage(etcd.Status.Recovery, made, began, cmp.Or(etcd.Status.ClusterID, began))
 	e.Refused = len(made) > 0 && !slices.Contains(made, e.Lineage[len(e.Lineage)-1])
 	return e, nil
+}
+
+// fewestVoters returns how many voters the cluster has at least. It reads the tasks only if no voter has returned the member list.
+func (h *Handler) fewestVoters(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (int, error) {
+	if n := len(s.Cluster.Voters); n > 0 {
+		return n, nil
+	}
+	all, err := etcdtasks.List(ctx, h.Live, etcd)
+	if err != nil {
+		return 0, coded.Error(v1alpha1.ErrObserve, err)
+	}
+	return fewestVoters(etcd, all, s.Replicas()), nil
+}
+
+// recreating returns the name of the RecreateRollout that keeps all members stopped, or is about to; empty if none does. A recovery does not
+// preempt it: the members would start beside a pod that it waits for, and it would stop them again afterwards.
+func (h *Handler) recreating(ctx context.Context, etcd *v1alpha1.Etcd) (string, error) {
+	all, err := etcdtasks.List(ctx, h.Live, etcd)
+	if err != nil {
+		return "", coded.Error(v1alpha1.ErrObserve, err)
+	}
+	for i := range all {
+		if scale.Holds(&all[i]) {
+			return all[i].Name, nil
+		}
+	}
+	return "", nil
 }
 
 // alone reports whether the cluster has one member that is configured as the only one. By the same configuration, the agent of that member

@@ -77,6 +77,11 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	case etcd.Status.ClusterID == "":
 		return reject(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to recover: check why its members do not start", etcd.Name)
 	}
+	if stops, err := h.recreating(ctx, etcd); err != nil {
+		return tasks.Verdict{}, err
+	} else if stops != "" {
+		return reject(v1alpha1.ErrQuorumNotLost, "RecreateRollout %s stops all members of Etcd %s, and starts them again once the last pod is gone: whether the quorum is lost is known only then. Wait for that, or delete the task to start them now; if there is no quorum then, create the recovery again", stops, etcd.Name)
+	}
 	snapshot, err := h.Observer.Observe(ctx, h.Live, etcd)
 	if err != nil {
 		return tasks.Unobserved(tasks.Reject, err)
@@ -100,7 +105,11 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	} else if newest == (Backup{}) && etcd.Status.Recovery == nil && allRefuse(snapshot) {
 		return reject(v1alpha1.ErrNothingToRecover, "every member of Etcd %s has lost its data, and no backup is recorded: nothing can be recovered. If a volume can still be found, restore it under the name of its claim; otherwise delete the Etcd and its claims, and create the Etcd again%s", etcd.Name, mayHaveStore)
 	}
-	_, why := quorumLost(snapshot)
+	fewest, err := h.fewestVoters(ctx, etcd, snapshot)
+	if err != nil {
+		return tasks.Verdict{}, err
+	}
+	_, why := quorumLost(snapshot, fewest)
 	return tasks.Verdict{Outcome: tasks.Continue, Message: why}, nil
 }
 
@@ -129,14 +138,18 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	}
 	in := Input{
 		Snapshot: snapshot, Task: task.Object.UID, ClusterID: task.Etcd.Status.ClusterID,
-		Recorded: ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}),
+		Recorded: ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}), Hibernates: task.Etcd.Spec.Replicas == 0,
 	}
 	if r := task.Etcd.Status.Recovery; r != nil {
 		in.Configured = r.TaskUID == task.Object.UID
 	}
 	switch in.Recorded.Phase {
 	case "", v1alpha1.RecoveryConfirming:
-		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot)
+		if in.FewestVoters, err = h.fewestVoters(ctx, task.Etcd, snapshot); err != nil {
+			return tasks.Verdict{}, err
+		}
+		lost, _ := quorumLost(snapshot, in.FewestVoters)
+		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot.At, lost && !in.Hibernates)
 	case v1alpha1.RecoveryStarting:
 		in.StartedSince = h.losses.starting(task.Object.UID, task.Object.Generation, snapshot)
 	case v1alpha1.RecoverySurveying:
@@ -176,7 +189,7 @@ func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 }
 
 func (h *Handler) volumes() newcluster.Volumes {
-	return newcluster.Volumes{Client: h.Client, Live: h.Live, Clock: h.Clock, Image: h.Image}
+	return newcluster.Volumes{Client: h.Client, Live: h.Live, Clock: h.Clock, Beyond: true, Image: h.Image}
 }
 
 // verdict translates a decision for the task engine. It is pure.
@@ -204,7 +217,10 @@ func result(in Input, d Decision) map[string]string {
 	found := map[string]string{"previousClusterID": d.Recovery.PreviousClusterID}
 	for _, v := range in.Volumes {
 		what := "no volume"
-		if v.State == survey.Seen {
+		switch v.State {
+		case survey.Unread:
+			what = "not read"
+		case survey.Seen:
 			if encoded, err := json.Marshal(v.Survey); err == nil {
 				what = string(encoded)
 			}

@@ -7,6 +7,7 @@ package recovery
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
+	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -33,9 +35,10 @@ func describeQuorum(s *cluster.Snapshot) string {
 // cannot reach would count as lost.
 //
 // The quorum is that of the known voters, not of the replicas: a recovered cluster has one voter at first, and a growing one has fewer
-// voters than replicas. A readiness probe is a linearizable read, so one that passes proves a quorum, however small.
-func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
-	voters := cmp.Or(len(s.Cluster.Voters), s.Replicas())
+// voters than replicas. Only a voter returns the member list; without it, the fewest that the cluster may have count. A readiness probe is a
+// linearizable read, so one that passes proves a quorum, however small.
+func quorumLost(s *cluster.Snapshot, fewest int) (lost bool, why string) {
+	voters := cmp.Or(len(s.Cluster.Voters), fewest)
 	if newcluster.Quorate(s) {
 		return false, describeQuorum(s)
 	}
@@ -73,6 +76,48 @@ func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 	return true, fmt.Sprintf("%s %s no leader, and the remaining members are too few to form a quorum", strings.Join(answering, ", "), verbs)
 }
 
+// fewestVoters returns how many voters the cluster has at least, by what is recorded of the tasks that change their number. It is pure.
+func fewestVoters(etcd *v1alpha1.Etcd, all []v1alpha1.EtcdOperatorTask, replicas int) int {
+	fewest := replicas
+	if r := etcd.Status.Recovery; r != nil {
+		fewest = min(fewest, votersOfRecovered(all, r.TaskUID, replicas))
+	}
+	var newest *v1alpha1.EtcdOperatorTask
+	for i := range all {
+		t := &all[i]
+		if t.Status.Membership != nil && (newest == nil || newest.CreationTimestamp.Before(&t.CreationTimestamp)) {
+			newest = t
+		}
+	}
+	if newest != nil && newest.Status.State != v1alpha1.TaskStateSucceeded {
+		fewest = min(fewest, votersOfChanging(newest.Status.Membership))
+	}
+	return max(fewest, 1)
+}
+
+// votersOfRecovered returns how many voters a recovered cluster has at least: one at first, and every replica, or a quorum of them after a
+// Restore, once its task has succeeded.
+func votersOfRecovered(all []v1alpha1.EtcdOperatorTask, uid types.UID, replicas int) int {
+	i := slices.IndexFunc(all, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == uid })
+	switch {
+	case i < 0 || all[i].Status.State != v1alpha1.TaskStateSucceeded:
+		return 1
+	case all[i].Spec.Type == v1alpha1.Restore:
+		return quorum.Size(replicas)
+	}
+	return replicas
+}
+
+// votersOfChanging returns how many voters a cluster has at least whose members change. The removal that was requested last may have taken
+// effect since they were counted.
+func votersOfChanging(m *v1alpha1.MembershipStatus) int {
+	voters := m.Voters
+	if m.Request != nil && m.Request.Action == string(membership.RemoveMember) {
+		voters--
+	}
+	return int(min(m.Size, voters))
+}
+
 // maxUnobserved is the longest gap between two observations that does not reset a timer: ten times the poll interval.
 const maxUnobserved = 10 * time.Second
 
@@ -90,16 +135,16 @@ type lasts struct {
 }
 
 // observe records an observation in phase Confirming, and returns since when the quorum is lost; zero if it is not.
-func (l *losses) observe(task types.UID, generation int64, s *cluster.Snapshot) time.Time {
-	if lost, _ := quorumLost(s); !lost {
-		return l.next(task, lasts{}, s.At)
+func (l *losses) observe(task types.UID, generation int64, at time.Time, lost bool) time.Time {
+	if !lost {
+		return l.next(task, lasts{}, at)
 	}
-	return l.next(task, lasts{v1alpha1.RecoveryConfirming, generation}, s.At)
+	return l.next(task, lasts{v1alpha1.RecoveryConfirming, generation}, at)
 }
 
-// starting records an observation in phase Starting, and returns since when the members are started; zero while they are held at zero.
+// starting records an observation in phase Starting, and returns since when the members are started; zero while the StatefulSet has no replicas.
 func (l *losses) starting(task types.UID, generation int64, s *cluster.Snapshot) time.Time {
-	if s.StatefulSet.HeldAtZeroBy != "" {
+	if s.StatefulSet.HeldAtZeroBy != "" || s.Replicas() == 0 {
 		return l.next(task, lasts{}, s.At)
 	}
 	return l.next(task, lasts{v1alpha1.RecoveryStarting, generation}, s.At)

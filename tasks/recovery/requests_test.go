@@ -136,6 +136,52 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// A recreation that stops all members, or keeps them stopped, is not preempted: the members would be started beside a pod that it waits for, the
+// quorum would be back, and the recreation would stop all of them a second time. Whether the quorum is lost shows once they are started.
+func TestNoRecoveryBeginsWhileARecreationStopsTheMembers(t *testing.T) {
+	const running = v1alpha1.TaskStateInProgress
+	for name, c := range map[string]struct {
+		state  v1alpha1.TaskState
+		phase  v1alpha1.RecreatePhase
+		change func(*v1alpha1.EtcdOperatorTask)
+		begins bool
+	}{
+		"it is to stop them":     {running, v1alpha1.RecreateNeedsDeletion, nil, false},
+		"it keeps them stopped":  {running, v1alpha1.RecreateWaitingTermination, nil, false},
+		"it is suspended":        {running, v1alpha1.RecreateWaitingTermination, func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Suspend = true }, false},
+		"it has stopped nothing": {running, "", nil, true},
+		"it has started them":    {running, v1alpha1.RecreateReadyForCreation, nil, true},
+		"it has ended":           {v1alpha1.TaskStateRejected, v1alpha1.RecreateWaitingTermination, nil, true},
+		"it is of an earlier Etcd": {running, v1alpha1.RecreateWaitingTermination, func(t *v1alpha1.EtcdOperatorTask) {
+			t.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "main", UID: "earlier"}}
+		}, true},
+		"a Restore holds them, which it supersedes": {running, "", func(t *v1alpha1.EtcdOperatorTask) {
+			t.Spec.Type, t.Status.Rollout, t.Status.Recovery = v1alpha1.Restore, nil, &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryStopping}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := lostEtcd()
+			other := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "recreate-1", UID: "recreation"}}
+			other.Spec = v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}}
+			other.Status.State, other.Status.Rollout = c.state, &v1alpha1.RolloutStatus{Phase: c.phase}
+			if c.change != nil {
+				c.change(other)
+			}
+			stopped := newInput(hold("main-2"), func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "recreation" }).Snapshot
+			v, err := handlerOf(apitest.API(etcd, other, config(t, etcd, 3)), stopped).Admit(t.Context(), taskOf(etcd, nil))
+			g.Expect(err).NotTo(HaveOccurred())
+			if c.begins {
+				g.Expect(v.Outcome).To(Equal(tasks.Continue), v.Message)
+				return
+			}
+			g.Expect(v.Outcome).To(Equal(tasks.Reject), v.Message)
+			g.Expect(v.Code).To(Equal(v1alpha1.ErrQuorumNotLost))
+			g.Expect(v.Message).To(ContainSubstring("RecreateRollout recreate-1 stops all members"))
+		})
+	}
+}
+
 // With a foreign object, no member is stopped or started: a recovery says so before it begins, and while it waits, with the owner.
 func TestForeignObjects(t *testing.T) {
 	etcd := lostEtcd()
@@ -328,6 +374,7 @@ func TestOrder(t *testing.T) {
 	etcd := lostEtcd(func(e *v1alpha1.Etcd) { e.Status.ClusterSize = 0 })
 	o := h.volumes().Order(taskOf(etcd, nil).Task, &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Generation: 11}})
 	g.Expect(o.Round).To(Equal("11"))
+	g.Expect(o.Beyond).To(BeTrue(), "a member may have joined while no operator watched")
 	g.Expect(o.Members).To(Equal(int32(3)), "as many as the spec says, while nothing is known of the cluster")
 	etcd.Status.ClusterSize = 5
 	g.Expect(members(etcd)).To(Equal(int32(5)))

@@ -40,6 +40,8 @@ type Input struct {
 	SpecPending string
 	// Obstacle is why the Etcd controller does not stop or start the pods (tasks.Obstacle); empty if nothing is known to keep it from that.
 	Obstacle string
+	// Hibernates: the spec asks for no members.
+	Hibernates bool
 	// Recorded is status.rollout of the task so far.
 	Recorded v1alpha1.RolloutStatus
 }
@@ -76,6 +78,8 @@ func decide(in Input) Decision {
 	case phase == "" && !in.SpecApplied && in.Config.TargetRevision == "":
 		// Otherwise the pods would come back at the revision of a spec that has been fixed since.
 		return stay("waiting until the newest spec of the Etcd is applied to StatefulSet %s%s", set.Name, because(cmp.Or(in.SpecPending, in.Obstacle)))
+	case phase == "" && in.Snapshot.Replicas() == 0 && in.complete():
+		return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf("nothing to do: StatefulSet %s has no replicas", set.Name)}
 	case phase == "" && in.complete():
 		return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
 			"nothing to do: every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, target)}
@@ -99,13 +103,26 @@ func decide(in Input) Decision {
 		return stay("StatefulSet %s is scaled to zero%s", set.Name, left(in.Snapshot))
 	case phase == v1alpha1.RecreateWaitingTermination:
 		return enter(v1alpha1.RecreateReadyForCreation, "the last pod of StatefulSet %s is gone: all start at revision %s", set.Name, target)
-	case set.HeldAtZeroBy != "":
-		return stay("waiting until StatefulSet %s is scaled up again%s", set.Name, because(in.Obstacle))
-	case !in.complete():
-		return stay("%s", in.away())
 	}
-	return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
-		"every pod of StatefulSet %s was stopped and started at revision %s, and every member participates", set.Name, set.UpdateRevision)}
+	return in.starting()
+}
+
+// starting waits until every member is back.
+func (in Input) starting() Decision {
+	set, d := in.Snapshot.StatefulSet, Decision{Outcome: tasks.Continue, Phase: in.Recorded.Phase}
+	switch none := in.Snapshot.Replicas() == 0; {
+	case set.HeldAtZeroBy == "" && !none && in.complete():
+		return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
+			"every pod of StatefulSet %s was stopped and started at revision %s, and every member participates", set.Name, set.UpdateRevision)}
+	case set.HeldAtZeroBy == "" && in.Hibernates:
+		d.Outcome, d.Code = tasks.Reject, v1alpha1.ErrHibernated
+		d.Message = fmt.Sprintf("all pods of StatefulSet %s were stopped, and the Etcd was hibernated since, with spec.replicas 0: they start at the newest template once it wakes up", set.Name)
+	case set.HeldAtZeroBy != "" || none:
+		d.Message = fmt.Sprintf("waiting until StatefulSet %s is scaled up again%s", set.Name, because(in.Obstacle))
+	default:
+		d.Message = in.away()
+	}
+	return d
 }
 
 // held reports whether this task holds the StatefulSet at zero.
@@ -121,7 +138,7 @@ func (in Input) awaitsController(next v1alpha1.RecreatePhase) bool {
 	case v1alpha1.RecreateNeedsDeletion, v1alpha1.RecreateWaitingTermination:
 		return !in.held()
 	case v1alpha1.RecreateReadyForCreation:
-		return in.Snapshot.StatefulSet.HeldAtZeroBy != ""
+		return in.Snapshot.StatefulSet.HeldAtZeroBy != "" || in.Snapshot.Replicas() == 0
 	}
 	return false
 }

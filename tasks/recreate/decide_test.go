@@ -92,7 +92,7 @@ func TestPhases(t *testing.T) {
 			"applied to StatefulSet m: m-0 stays until task r is deleted."},
 		"a revision that was asked for": {"", func(in *Input) { in.SpecApplied, in.Config.TargetRevision = false, "new" }, tasks.Continue, needs, ""},
 		"nothing to do":                 {"", func(in *Input) { in.pods("new", v1alpha1.ClassParticipating) }, tasks.Done, complete, "nothing to do"},
-		"hibernated":                    {"", func(in *Input) { in.Snapshot.Ordinals = nil }, tasks.Done, complete, "nothing to do"},
+		"hibernated":                    {"", func(in *Input) { in.Snapshot.Ordinals = nil }, tasks.Done, complete, "nothing to do: StatefulSet m has no replicas"},
 		"a pod beyond the replicas": {"", func(in *Input) {
 			in.pods("new", v1alpha1.ClassParticipating)
 			in.Snapshot.Surplus = []string{"m-3"}
@@ -122,7 +122,10 @@ func TestPhases(t *testing.T) {
 		"pods start":               {ready, func(in *Input) { in.pods("new", v1alpha1.ClassStarting) }, tasks.Continue, ready, "m-0 is Starting"},
 		"all are back":             {ready, func(in *Input) { in.pods("new", v1alpha1.ClassParticipating) }, tasks.Done, complete, "was stopped and started at revision new"},
 		"all are back, but as old": {ready, func(*Input) {}, tasks.Continue, ready, "m-0 is Participating"},
-		"hibernated since":         {ready, func(in *Input) { in.Snapshot.Ordinals = nil }, tasks.Done, complete, ""},
+		"hibernated since":         {ready, func(in *Input) { in.Snapshot.Ordinals, in.Hibernates = nil, true }, tasks.Reject, ready, "all pods of StatefulSet m were stopped, and the Etcd was hibernated since"},
+		"hibernated, and pods run": {ready, func(in *Input) { in.pods("new", v1alpha1.ClassUnready); in.Hibernates = true }, tasks.Reject, ready, "start at the newest template once it wakes up"},
+		"hibernated at the end":    {ready, func(in *Input) { in.pods("new", v1alpha1.ClassParticipating); in.Hibernates = true }, tasks.Done, complete, "every member participates"},
+		"woken up since":           {ready, func(in *Input) { in.Snapshot.Ordinals = nil }, tasks.Continue, ready, "waiting until StatefulSet m is scaled up again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -133,6 +136,9 @@ func TestPhases(t *testing.T) {
 			g.Expect(d.Outcome).To(Equal(c.outcome), d.Message)
 			g.Expect(d.Phase).To(Equal(c.want), d.Message)
 			g.Expect(d.Message).To(ContainSubstring(c.says))
+			if d.Outcome == tasks.Reject {
+				g.Expect(d.Code).To(Equal(v1alpha1.ErrHibernated))
+			}
 		})
 	}
 }

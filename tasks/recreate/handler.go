@@ -86,6 +86,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[rollout.Recreate
 
 func input(task tasks.Typed[rollout.RecreateConfig], snapshot *cluster.Snapshot) Input {
 	in := Input{Snapshot: snapshot, Config: task.Config, Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards, Pausing: task.Pausing}
+	in.Hibernates = task.Etcd.Spec.Replicas == 0
 	in.SpecApplied = task.Etcd.SpecSuspended() || task.Etcd.Status.ObservedGeneration == task.Etcd.Generation
 	if c := task.Etcd.Status.Conditions.Find(v1alpha1.ConditionUpToDate); c != nil && c.Reason == v1alpha1.ReasonSpecPending {
 		in.SpecPending = c.Message

@@ -52,7 +52,7 @@ func (w *witness) Observe(_ context.Context, reader client.Reader, _ *v1alpha1.E
 
 // theEtcd is the Etcd of every task here, whose spec is applied.
 func theEtcd() *v1alpha1.Etcd {
-	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd", Generation: 1}}
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd", Generation: 1}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
 	e.Status.ObservedGeneration = 1
 	return e
 }
@@ -87,6 +87,29 @@ func recreation(phase v1alpha1.RecreatePhase) tasks.Typed[rollout.RecreateConfig
 	object := &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{Phase: phase, TargetRevision: "new"}}}
 	object.UID, object.Spec.Type = "task", v1alpha1.RecreateRollout
 	return tasks.Typed[rollout.RecreateConfig]{Task: tasks.Task{Object: object, Etcd: etcd}}
+}
+
+// That the Etcd is hibernated ends the task by what the API server says.
+func TestHibernationIsReadLive(t *testing.T) {
+	hibernated := func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }
+	none := seen(func(in *Input) { in.Snapshot.Ordinals = nil })
+	for _, c := range []struct {
+		live, cached bool
+		want         tasks.Outcome
+	}{{false, false, tasks.Continue}, {false, true, tasks.Continue}, {true, true, tasks.Reject}} {
+		g := NewWithT(t)
+		task := recreation(v1alpha1.RecreateReadyForCreation)
+		var change []func(*v1alpha1.Etcd)
+		if c.live {
+			change = append(change, hibernated)
+		}
+		if c.cached {
+			hibernated(task.Etcd)
+		}
+		v, err := newHandler(none, none, change...).Execute(t.Context(), task)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(v.Outcome).To(Equal(c.want), v.Message)
+	}
 }
 
 // Another phase stops all members, or starts them. It is entered on what the API server says, and so does the task end.

@@ -37,8 +37,6 @@ import (
 // Input is all that a decision rests on, once the preview has run.
 type Input struct {
 	newcluster.Input
-	// Hibernates: the spec asks for no members.
-	Hibernates bool
 	// ClusterID is the recorded ID of the cluster, in hex.
 	ClusterID string
 	// Members is how many members are started.

@@ -211,6 +211,8 @@ func TestPhases(t *testing.T) {
 		}), tasks.Continue, starting, "no such bucket"},
 		"one serves":                     {at(starting, source(target), serving(after, 1)), tasks.Continue, growing, "serves alone, as cluster beef"},
 		"hibernated once it is recorded": {at(starting, source(target), serving(after, 1), func(in *Input) { in.Hibernates = true }), tasks.Continue, growing, ""},
+		"hibernated before one serves":   {at(starting, source(target), serving(after), func(in *Input) { in.Hibernates, in.Snapshot.Ordinals = true, nil }), tasks.Continue, starting, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
+		"hibernated while it grows":      {at(growing, source(target), serving(after, 1), func(in *Input) { in.Hibernates, in.Snapshot.Ordinals = true, nil }), tasks.Continue, growing, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
 		"the new cluster is recorded":    {at(growing, source(target), serving(after, 1), func(in *Input) { in.ClusterID = newcluster.ID(after) }), tasks.Continue, growing, "1 of 3 members vote"},
 		"all vote":                       {at(growing, source(target), serving(after, 0, 1, 2)), tasks.Continue, reopening, "all 3 members vote"},
 		"a quorum votes":                 {at(growing, source(target), serving(after, 0, 1)), tasks.Continue, growing, "2 of 3 members vote"},

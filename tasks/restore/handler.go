@@ -107,8 +107,8 @@ func (h *Handler) begin(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluster.Snapshot) (in Input, err error) {
 	etcd, recorded := task.Etcd, *task.Object.Status.Recovery
 	in = Input{
-		Input:      newcluster.Input{Snapshot: s, Task: task.Object.UID, Recorded: recorded},
-		Hibernates: etcd.Spec.Replicas == 0, ClusterID: etcd.Status.ClusterID, Members: newcluster.Members(etcd), MaxWrites: -1,
+		Input:     newcluster.Input{Snapshot: s, Task: task.Object.UID, Recorded: recorded, Hibernates: etcd.Spec.Replicas == 0},
+		ClusterID: etcd.Status.ClusterID, Members: newcluster.Members(etcd), MaxWrites: -1,
 	}
 	if r := etcd.Status.Recovery; r != nil {
 		in.Configured = r.TaskUID == task.Object.UID

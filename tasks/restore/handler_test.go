@@ -239,6 +239,19 @@ func TestExecute(t *testing.T) {
 	g.Expect(v.Message).To(MatchRegexp("^Service ns/main-client has the labels of this Etcd and no controller: .*Nothing was changed$"))
 }
 
+// A larger cluster has left a claim whose volume no Job can read. None of its members is started, and the cluster was healthy until it was stopped:
+// that claim is not waited for.
+func TestAClaimThatNoMemberUsesIsNotSurveyed(t *testing.T) {
+	g := NewWithT(t)
+	etcd, in := newEtcd(), at(surveying, stopped)
+	h := handlerOf(apitest.API(etcd, apitest.Claim(etcd, 3)), in.Snapshot)
+	task := taskOf(etcd, Config{To: &Target{Revision: 40}, Confirm: digest[:32] + "@90"}, &in.Recorded)
+	v, err := h.Execute(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Step).To(BeNil(), "no Job surveys it")
+	g.Expect(v.Recovery.Phase).To(Equal(starting), v.Message)
+}
+
 // foreigners are objects under names that the Etcd needs, which belong to another one, by the kind.
 func foreigners() map[string]client.Object {
 	of := func(name string) metav1.ObjectMeta {

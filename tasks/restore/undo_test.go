@@ -156,7 +156,7 @@ func TestWhatIsSurveyedForAnUndo(t *testing.T) {
 		want   OmegaMatcher
 	}{
 		"an undo":   {Config{Undo: "r1"}, ContainElement(corev1.EnvVar{Name: member.KeptForVariable, Value: "r1-uid"})},
-		"a restore": {Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90"}, Not(ContainElement(HaveField("Name", member.KeptForVariable)))},
+		"a restore": {Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90"}, ContainElement(corev1.EnvVar{Name: member.KeptForVariable, Value: "none"})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -435,7 +435,16 @@ func TestSurveyReportsTheVoters(t *testing.T) {
 		members  []string // in the database
 		applied  uint64
 		voters   []string
+		// uncommitted is how many entries at the end of the log the member does not know to be committed, and committed are the voters before them.
+		uncommitted uint64
+		committed   []string
 	}{
+		"a removal that is not committed":               {changes: grown[:5], voters: []string{"7"}, uncommitted: 1, committed: []string{"7", "8"}},
+		"a promotion that is not committed":             {changes: grown, voters: []string{"7", "a"}, uncommitted: 1, committed: []string{"7"}},
+		"several changes that are not committed":        {changes: grown, voters: []string{"7", "a"}, uncommitted: 5, committed: []string{"7", "8"}},
+		"a learner whose addition is not committed":     {changes: grown[:4], voters: []string{"7", "8"}, uncommitted: 1},
+		"a removal after a snapshot":                    {snapshot: 50, begins: &raftpb.ConfState{Voters: []uint64{7, 8, 9}}, changes: grown[4:5], members: wrong, applied: 50, voters: []string{"7", "9"}, uncommitted: 1, committed: []string{"7", "8", "9"}},
+		"a removal that the database has, not the log":  {snapshot: 50, begins: &raftpb.ConfState{}, changes: grown[4:], members: wrong, applied: 53, voters: []string{"7", "c"}, uncommitted: 3},
 		"a log from the beginning":                      {changes: grown, voters: []string{"7", "a"}},
 		"the same, with a database":                     {changes: grown, members: wrong, applied: 7, voters: []string{"7", "a"}},
 		"a log that begins with a snapshot":             {snapshot: 50, begins: &raftpb.ConfState{Voters: []uint64{7, 8, 9}}, members: wrong, applied: 50, voters: []string{"7", "8", "9"}},
@@ -461,7 +470,7 @@ func TestSurveyReportsTheVoters(t *testing.T) {
 					Data: datadirtest.Encode(&raftpb.ConfChange{Type: c2.kind.Enum(), NodeId: proto.Uint64(c2.id)}),
 				})
 			}
-			g.Expect(l.wal.Save(&raftpb.HardState{Term: proto.Uint64(1), Commit: proto.Uint64(max(c.snapshot, 1))}, entries)).To(Succeed())
+			g.Expect(l.wal.Save(&raftpb.HardState{Term: proto.Uint64(1), Commit: proto.Uint64(max(c.snapshot+uint64(len(entries))-c.uncommitted, 1))}, entries)).To(Succeed())
 			l.close()
 			if c.members != nil {
 				path := filepath.Join(dir, "member", "snap", "db")
@@ -479,6 +488,7 @@ func TestSurveyReportsTheVoters(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got.State).To(Equal(member.SurveyPresent), got.Damage)
 			g.Expect(got.Voters).To(Equal(c.voters))
+			g.Expect(got.CommittedVoters).To(Equal(c.committed))
 		})
 	}
 }

@@ -47,10 +47,11 @@ func open(dir string) (stopped, error) {
 	return stopped{log, db}, nil
 }
 
-// voters returns the IDs, in hex, of the voters after the last entry.
-func (s stopped) voters() ([]string, error) {
+// voters returns the IDs, in hex, of the voters after the last entry, and of those after the last entry that the member knows to be committed. As
+// etcd does when it starts, it takes the commit index from the log: what the member has learned since is not on disk.
+func (s stopped) voters() (last, committed []string, err error) {
 	voters, after := s.votersBefore()
-	removed := map[uint64]bool{}
+	removed, atCommit := map[uint64]bool{}, maps.Clone(voters)
 	if after < s.log.last().index {
 		err := s.log.entries(after, func(entry *raftpb.Entry) error {
 			if entry.GetType() != raftpb.EntryConfChange {
@@ -67,20 +68,27 @@ func (s stopped) voters() ([]string, error) {
 			case raftpb.ConfChangeRemoveNode:
 				voters[id], removed[id] = false, true
 			}
+			if entry.GetIndex() <= s.log.commit {
+				atCommit = maps.Clone(voters)
+			}
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	var ids []string
+	return idsOf(voters), idsOf(atCommit), nil
+}
+
+// idsOf returns the IDs, in hex, of those that vote.
+func idsOf(voters map[uint64]bool) (ids []string) {
 	for id, votes := range voters {
 		if votes {
 			ids = append(ids, strconv.FormatUint(id, 16))
 		}
 	}
 	slices.Sort(ids)
-	return ids, nil
+	return ids
 }
 
 // votersBefore returns the voters before the entries that follow an index. It trusts the log more than the database: the databases of etcd
@@ -118,7 +126,8 @@ func (s stopped) reaches() (int64, error) {
 // the database. If the content cannot be read for other reasons, it returns an error.
 func Survey(dir string) (member.Survey, error) { return SurveyFor(dir, "") }
 
-// SurveyFor surveys as Survey does, for an undo of a task: of the kept data, it describes what was set aside for that task, not for the newest.
+// SurveyFor surveys as Survey does, for an undo of a task: of the kept data, it describes what was set aside for that task, not for the newest. For
+// member.KeptForNone, it describes none of it.
 func SurveyFor(dir, task string) (member.Survey, error) {
 	survey, err := surveyData(dir)
 	if err == nil && survey.State != member.SurveyPresent {
@@ -126,6 +135,8 @@ func SurveyFor(dir, task string) (member.Survey, error) {
 	}
 	if err == nil {
 		survey.Kept, err = kept(dir, task)
+	}
+	if err == nil && task != member.KeptForNone {
 		survey.Needs, survey.KeptRevisions = describeKept(dir, survey.Kept)
 	}
 	if err == nil {
@@ -206,8 +217,11 @@ func surveyData(dir string) (member.Survey, error) {
 	if err != nil {
 		return damaged(err)
 	}
-	if survey.Voters, err = data.voters(); err != nil {
+	if survey.Voters, survey.CommittedVoters, err = data.voters(); err != nil {
 		return damaged(fmt.Errorf("the write-ahead log: %w", err))
+	}
+	if slices.Equal(survey.CommittedVoters, survey.Voters) {
+		survey.CommittedVoters = nil
 	}
 	db := data.database
 	survey.Bytes, survey.AppliedIndex = db.bytes, db.applied.index

@@ -187,8 +187,8 @@ func ParseShared(data map[string]string) (Shared, error) {
 	if s.Members, err = ParseMembers(data[KeyMembers]); err != nil {
 		return Shared{}, err
 	}
-	if s.Members != nil && (s.Members.Etcd != s.EtcdUID() || s.Members.ClusterID != s.ClusterID) {
-		s.Members = nil
+	if m := s.Members; m != nil && (m.Etcd != s.EtcdUID() || m.ClusterID != s.ClusterID || s.Recovery != nil && s.Recovery.LeavesBehind(m.ClusterID)) {
+		s.Members = nil // until an operator records the new cluster, the one that a recovery replaces is the recorded one
 	}
 	return s, nil
 }

@@ -83,6 +83,10 @@ const (
 	// TrustFileVariable has the path of KeyAgentAPI. It is not a flag: an Etcd may name an earlier version of the agent, which would not
 	// start with an unknown flag.
 	TrustFileVariable = "API_TRUST_FILE"
-	// KeptForVariable has, in the Job of a survey for an undo, the UID of the undone task: see Survey.Needs. It is no flag for the same reason.
+	// KeptForVariable has, in the Job of a survey for an undo, the UID of the undone task, and otherwise KeptForNone: see Survey.Needs. It is no
+	// flag for the same reason.
 	KeptForVariable = "KEPT_FOR_TASK"
 )
+
+// KeptForNone is the value of KeptForVariable if nothing is undone: what is kept is not read then. It may be as large as the data.
+const KeptForNone = "none"

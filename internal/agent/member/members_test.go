@@ -5,6 +5,7 @@
 package member
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -35,18 +36,29 @@ func TestMembers(t *testing.T) {
 	g.Expect((*Members)(nil).Leaves("main-2")).To(BeFalse())
 }
 
-// What the operator wrote for an earlier Etcd of the same name, or for the cluster before a recovery, is no word for these members.
+// What the operator wrote for an earlier Etcd of the same name, or for the cluster before a recovery, is no word for these members. That cluster
+// stays the recorded one until an operator records the new one.
 func TestMembersOfAnother(t *testing.T) {
-	for text, counts := range map[string]bool{
-		complete()[KeyMembers]: true,
-		"etcd: earlier\nclusterID: cafe\ngeneration: 7\nleaving: [main-2]\n":                              false,
-		"etcd: 4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f\nclusterID: beef\ngeneration: 7\nleaving: [main-2]\n": false,
+	const of = "clusterID: cafe\ngeneration: 7\nleaving: [main-2]\n"
+	for name, c := range map[string]struct {
+		etcd, recorded, previous, earlier string
+		counts                            bool
+	}{
+		"its own":                                  {"4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f", "cafe", "", "", true},
+		"an earlier Etcd's":                        {"earlier", "cafe", "", "", false},
+		"another cluster's":                        {"4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f", "beef", "", "", false},
+		"its own, which was recovered":             {"4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f", "cafe", "ace", "", true},
+		"of the cluster that a recovery replaces":  {"4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f", "cafe", "cafe", "", false},
+		"of one that an earlier recovery replaced": {"4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f", "cafe", "ace", "earlierClusterIDs: [cafe]\n", false},
 	} {
 		data := complete()
-		data[KeyMembers] = text
+		data[KeyMembers], data[KeyClusterID], data[KeyRecovery] = "etcd: "+c.etcd+"\n"+of, c.recorded, ""
+		if c.previous != "" {
+			data[KeyRecovery] = strings.ReplaceAll(recovery, "cafe", c.previous) + c.earlier
+		}
 		s, err := ParseShared(data)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		NewWithT(t).Expect(s.Members != nil).To(Equal(counts), text)
+		NewWithT(t).Expect(s.Members != nil).To(Equal(c.counts), name)
 	}
 }
 

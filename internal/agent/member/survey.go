@@ -28,6 +28,9 @@ type Survey struct {
 	// Voters are the IDs, in hex, of the voters, as far as the member knows. Only a quorum of them can continue with their
 	// data; learners do not count.
 	Voters []string `json:"voters,omitempty"`
+	// CommittedVoters are the voters after the entry at CommitIndex: those whose votes the member counts when it starts. Empty if they are the
+	// same, or if the agent is too old to report them.
+	CommittedVoters []string `json:"committedVoters,omitempty"`
 	// Removed: the member has applied its own removal from the cluster. Its data lacks what was written after that.
 	Removed bool `json:"removed,omitempty"`
 	// SetAside are the directories with data that was set aside and may be the only copy. They are listed only if the data directory itself
@@ -37,10 +40,11 @@ type Survey struct {
 	// task that is undone.
 	Kept []string `json:"kept,omitempty"`
 	// Needs is how many bytes on each member's volume a cluster takes that is rebuilt from a directory in Kept, or Unreadable. It has the
-	// directories that were set aside for the task that is undone, or else for the newest one, and is empty if the agent is too old to report it.
+	// directories that were set aside for the task that is undone, or else for the newest one. It is empty if nothing is undone (KeptForNone), or
+	// if the agent is too old to report it.
 	Needs map[string]int64 `json:"needs,omitempty"`
 	// KeptRevisions is the highest revision that the data in such a directory may reach, with every entry of its log. It lacks directories
-	// that cannot be read, and is empty if the agent is too old to report it.
+	// that cannot be read, and is empty as Needs is.
 	KeptRevisions map[string]int64 `json:"keptRevisions,omitempty"`
 	// Free is how many bytes are free on the volume. Agents that do not report it are too old for what counts it, a Restore.
 	Free int64 `json:"free,omitempty"`

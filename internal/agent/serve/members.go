@@ -27,9 +27,11 @@ func (s *Server) readShared(ctx context.Context) member.Shared {
 	return shared
 }
 
-// promotes reports whether a learner is to be promoted: in a recovery, until the operator says how the members change.
-func promotes(shared member.Shared) bool {
-	return shared.Settled().Recovery != nil && shared.Members == nil
+// promotes reports whether a learner of a cluster is to be promoted: in the new cluster of a recovery, until the operator says how its members
+// change.
+func promotes(shared member.Shared, clusterID uint64) bool {
+	r := shared.Settled().Recovery
+	return r != nil && shared.Members == nil && !r.LeavesBehind(strconv.FormatUint(clusterID, 16))
 }
 
 // readMembers reports in the lease what was read of the members that leave.

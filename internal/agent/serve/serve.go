@@ -181,7 +181,7 @@ func (s *Server) once(ctx context.Context) {
 	case status.Learner:
 		// Not in the moment in which it votes: to delete a database takes the disk, and each write may be waiting for this member.
 		s.tidied, s.lastTidy = false, s.Clock.Now()
-		if promotes(shared) {
+		if promotes(shared, status.ClusterID) {
 			s.promote(ctx, status)
 		}
 	case status.Leader != 0:

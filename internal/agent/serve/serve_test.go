@@ -180,6 +180,25 @@ func TestLearnerIsNotPromotedWithoutARecovery(t *testing.T) {
 	g.Expect(m.promotes).To(BeEmpty())
 }
 
+// A recovery completes without an operator: what that announced to the cluster before, which is still recorded, does not keep a learner of the new
+// one from its vote. A learner of the cluster before gets none.
+func TestAnAnnouncementToTheClusterBeforeKeepsNoLearnerFromItsVote(t *testing.T) {
+	g := NewWithT(t)
+	s, m, _, _ := newServer()
+	s.Shared = func() (member.Shared, error) {
+		return member.ParseShared(map[string]string{
+			member.KeyBootstrap: "initial-cluster: a=http://a:1,b=http://b:1\ninitial-cluster-token: uid\n", member.KeyClusterID: "beef",
+			member.KeyRecovery: "task: t\nmember: a\nsource: Data\npreviousClusterID: beef\n", member.KeyMembers: "etcd: uid\nclusterID: beef\ngeneration: 7\n",
+		})
+	}
+	m.status.Learner, m.status.ClusterID = true, 0xbeef
+	s.once(t.Context())
+	g.Expect(m.promotes).To(BeEmpty())
+	m.status.ClusterID = 0xcafe
+	s.once(t.Context())
+	g.Expect(m.promotes).To(Equal([]uint64{0xa}))
+}
+
 func TestLearnerIsPromotedInARecoveryOnceItHasCaughtUp(t *testing.T) {
 	g := NewWithT(t)
 	s, m, _, clock := newServer()

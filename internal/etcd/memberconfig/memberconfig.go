@@ -152,17 +152,14 @@ func (i Writer) Permit(ctx context.Context, reads state.Live, etcd *v1alpha1.Etc
 	})
 }
 
-// Announce announces to the members of an Etcd how their list is about to change, for the cluster that its status records; the zero value
-// withdraws the announcement. The caller has decided and recorded it on the given live reads. An announcement with an older generation than
-// the present one is not written: an agent that confirms a generation must have read that very announcement.
+// Announce announces to the members of an Etcd how their list is about to change, for the cluster that its status records. The
+// caller has decided and recorded it on the given live reads. An announcement with an older generation than the present one is not written: an
+// agent that confirms a generation must have read that very announcement.
 func (i Writer) Announce(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager string, members member.Members) error {
 	members.Etcd, members.ClusterID = string(etcd.UID), etcd.Status.ClusterID
 	return i.set(ctx, reads, etcd, manager, member.KeyMembers, func(current string) (any, error) {
 		before, err := member.ParseMembers(current)
-		switch {
-		case members.Generation == 0:
-			return nil, nil
-		case err == nil && before != nil && before.Etcd == members.Etcd && before.Generation > members.Generation:
+		if err == nil && before != nil && before.Etcd == members.Etcd && before.Generation > members.Generation {
 			return nil, state.Behind(ctx, "the members of Etcd %s were told generation %d of their changes, which is newer than %d", client.ObjectKeyFromObject(etcd), before.Generation, members.Generation)
 		}
 		return members.Encode()

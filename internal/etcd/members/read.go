@@ -99,7 +99,7 @@ func (k *Known) readTold(data map[string]string) {
 	told, err := member.ParseMembers(data[member.KeyMembers])
 	switch {
 	case err != nil || told == nil || told.Etcd != string(k.Etcd.UID):
-	case told.ClusterID != k.Etcd.Status.ClusterID:
+	case told.ClusterID != k.Etcd.Status.ClusterID, k.Etcd.Status.Recovery.LeavesBehind(told.ClusterID):
 		k.Told.Generation = told.Generation
 	default:
 		k.Told, k.Announced = *told, true

@@ -198,10 +198,16 @@ func TestWhatMembersWereTold(t *testing.T) {
 		})
 	}
 	s := newScene(t)
+	s.tells(member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 4, Leaving: []string{"main-0"}})
+	s.etcd.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "t", TaskUID: "t", Member: "main-0", PreviousClusterID: "cafe"}
+	k := s.read()
+	s.Expect(k.Announced).To(BeFalse(), "a recovery replaces the cluster, which is still recorded")
+	s.Expect(k.Told).To(Equal(member.Members{Generation: 4}))
+	s = newScene(t)
 	s.Expect(s.read().Announced).To(BeFalse(), "there is no ConfigMap")
 	s.tells(member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 4})
 	s.Expect(s.api.Delete(t.Context(), &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}})).To(Succeed())
-	k := s.read()
+	k = s.read()
 	s.Expect(k.Announced).To(BeFalse(), "there is no StatefulSet")
 	s.Expect(k.Etcd).To(BeIdenticalTo(s.etcd))
 }

@@ -5,6 +5,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,7 +71,7 @@ func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
 			return nil, err
 		}
 		volumes = append(volumes, v)
-		known = max(known, int32(len(v.Survey.Voters)))
+		known = max(known, int32(len(v.Survey.Voters)), int32(len(v.Survey.CommittedVoters)))
 	}
 	for last := len(volumes) - 1; int32(last) >= known && volumes[last].UID == ""; last-- {
 		volumes = volumes[:last]
@@ -139,7 +140,7 @@ func seen(v Volume, job string, s job.State) Volume {
 		return v
 	case s.Code == "":
 		err := json.Unmarshal(s.Result, &v.Survey)
-		voters := len(v.Survey.Voters)
+		voters := max(len(v.Survey.Voters), len(v.Survey.CommittedVoters))
 		if err == nil && v.Survey.State != "" && isID(v.Survey.ClusterID) && voters <= maxVoters {
 			v.State = Seen
 			return v
@@ -195,10 +196,7 @@ func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
 }
 
 func (o Order) job(v Volume) (*batchv1.Job, error) {
-	var env []corev1.EnvVar
-	if o.KeptFor != "" {
-		env = []corev1.EnvVar{{Name: member.KeptForVariable, Value: o.KeptFor}}
-	}
+	env := []corev1.EnvVar{{Name: member.KeptForVariable, Value: cmp.Or(o.KeptFor, member.KeptForNone)}}
 	j, err := job.Build(job.Spec{
 		Owner: o.Owner, Name: o.jobName(v.Ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: o.Etcd.AgentImage(o.Image),
 		Args: []string{"survey", "--data-dir=" + member.DataDir}, Env: env, Claim: v.Claim, ClaimDir: member.VolumeDir, Database: o.Etcd, Timeout: o.Timeout,

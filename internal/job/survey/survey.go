@@ -76,6 +76,8 @@ func Pending(volumes []Volume) (waits []string, act bool) {
 func Sift(volumes []Volume, clusterID string) (usable []Volume, others []string) {
 	for _, v := range volumes {
 		switch {
+		case v.State == Unread:
+			others = append(others, fmt.Sprintf("the volume of %s could not be read", v.Member))
 		case v.State != Seen:
 			others = append(others, v.Member+" has no volume")
 		case v.Survey.State == member.SurveyNone:
@@ -88,9 +90,7 @@ func Sift(volumes []Volume, clusterID string) (usable []Volume, others []string)
 			usable = append(usable, v)
 		}
 	}
-	slices.SortStableFunc(usable, func(a, b Volume) int {
-		return cmp.Or(cmp.Compare(b.Survey.LastTerm, a.Survey.LastTerm), cmp.Compare(b.Survey.LastIndex, a.Survey.LastIndex))
-	})
+	slices.SortStableFunc(usable, Compare)
 	if len(usable) > 1 {
 		for _, v := range usable[1:] {
 			others = append(others, fmt.Sprintf("%s: %s", v.Member, Position(v.Survey)))
@@ -99,19 +99,31 @@ func Sift(volumes []Volume, clusterID string) (usable []Volume, others []string)
 	return usable, others
 }
 
+// Compare compares two volumes by how advanced their logs are, the most advanced first.
+func Compare(a, b Volume) int {
+	return cmp.Or(cmp.Compare(b.Survey.LastTerm, a.Survey.LastTerm), cmp.Compare(b.Survey.LastIndex, a.Survey.LastIndex))
+}
+
 // Voting returns the volumes of members that vote, and the number of voters, by what the first and most advanced of the usable volumes
 // knows. Learners do not count. If it knows no voters, all members count.
 func Voting(usable []Volume, members int) (voting []Volume, voters int) {
-	if len(usable) == 0 || len(usable[0].Survey.Voters) == 0 {
+	if len(usable) == 0 {
 		return usable, members
 	}
-	known := usable[0].Survey.Voters
+	return Among(usable, usable[0].Survey.Voters, members)
+}
+
+// Among returns the volumes of members with the given IDs, and the number of IDs. Without any, all members count.
+func Among(usable []Volume, ids []string, members int) (among []Volume, n int) {
+	if len(ids) == 0 {
+		return usable, members
+	}
 	for _, v := range usable {
-		if slices.Contains(known, v.Survey.MemberID) {
-			voting = append(voting, v)
+		if slices.Contains(ids, v.Survey.MemberID) {
+			among = append(among, v)
 		}
 	}
-	return voting, len(known)
+	return among, len(ids)
 }
 
 // AreQuorum reports whether the members of some volumes are a quorum of the voters.

@@ -63,8 +63,8 @@ var defects = []bug{
 		Name:  "once: a voter that no operator saw is not surveyed",
 		Issue: "A voter that was promoted while no operator watched was not surveyed.",
 		Edits: []edit{
-			{"tasks/newcluster/volumes.go", "Beyond: true,", "Beyond: false,"},
-			{"internal/job/survey/jobs.go", "		known = max(known, int32(len(v.Survey.Voters)))\n", ""}},
+			{"tasks/recovery/handler.go", "Beyond: true,", "Beyond: false,"},
+			{"internal/job/survey/jobs.go", "		known = max(known, int32(len(v.Survey.Voters)), int32(len(v.Survey.CommittedVoters)))\n", ""}},
 	},
 	{
 		Name:  "once: the last word of a lost node proves that etcd is stopped",
