@@ -33,8 +33,14 @@ func noQuorum(s *state) result {
 	if q == nil || q.Voters == 0 || q.Serving >= q.Size {
 		return result{}
 	}
+	silent := 0
+	for _, m := range s.members {
+		if m.votes() && m.isSilent() {
+			silent++
+		}
+	}
 	return result{
-		evidence: []Evidence{{Signal: "voters that serve", Value: float64(q.Serving), Threshold: float64(q.Size), Source: q.source(fmt.Sprintf("quorum of %d voters", q.Voters)), proves: !q.Reported}},
+		evidence: []Evidence{{Signal: "voters that serve", Value: float64(q.Serving), Threshold: float64(q.Size), Source: q.source(fmt.Sprintf("quorum of %d voters", q.Voters)), proves: !q.Reported || silent > q.Voters-q.Size}},
 		advice: []Advice{
 			{"Restore the voters that do not serve; status says why each of them does not.", s.verb("status")},
 			{"Only if their data is lost for good, recover the cluster from one member or from a backup.", s.verb("recover")},
@@ -78,7 +84,7 @@ func memberDown(s *state) result {
 			// It serves by now.
 		case s.isCutOff(m):
 			// It runs, and its peers do not reach it.
-		case s.Quorum != nil && s.Quorum.Voters > 0 && !m.Serving:
+		case s.Quorum != nil && s.Quorum.Voters > 0 && !m.Serving && (!m.Reported || !m.isSilent()):
 			source := "by its answers, or else by its readiness probe"
 			if m.Reported {
 				source = lastReported

@@ -22,7 +22,7 @@ type Input struct {
 	Pending string
 	// Acting is what else acts on the members, as a sentence: a rollout, a recovery, hibernation. Empty when nothing does.
 	Acting string
-	// Readdressed: a member is not reached as the spec says, where pods with the newest template look for it.
+	// Readdressed: no member is reached as the spec says, where pods with the newest template look for it.
 	Readdressed bool
 	// Sources is the number of members that were declared as sources, including those that have left.
 	Sources int

@@ -79,7 +79,7 @@ func leadBack(s *state) *Step {
 // even for as short as possible. In a migration, some pods would wait for the cut-over, which may take days; where members are not reached
 // as the spec says, none could join.
 func ahead(s *state) *Step {
-	if s.Readdressed || s.Sources > 0 || s.sources() > 0 || s.Replicas >= s.Goal.Size || s.serving < len(s.voters) || s.ordinal(s.Replicas).Foreign != "" {
+	if addressesSettled(s, nil) != "" || s.Sources > 0 || s.sources() > 0 || s.Replicas >= s.Goal.Size || s.serving < len(s.voters) || s.ordinal(s.Replicas).Foreign != "" {
 		return nil
 	}
 	return &Step{Action: ScaleUp, Ordinal: s.Replicas, Reason: fmt.Sprintf("ordinal %d needs a pod before its member can join", s.Replicas)}

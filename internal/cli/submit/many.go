@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -195,7 +196,7 @@ func (c *command) waitForAll(ctx context.Context, cluster *kube.Cluster, tasks [
 			failed = append(failed, tasks[i].Namespace+"/"+tasks[i].Name)
 		}
 		switch {
-		case end.Err != nil && stopped == nil:
+		case end.Err != nil && (stopped == nil || end.Last == nil && !errors.Is(end.Err, stopped)):
 			text.Print(c.ErrOut, kube.Sentence(end.Err))
 		case end.Err == nil && !c.printsAtOnce():
 			if err := c.show(end.Last); err != nil {

@@ -85,8 +85,10 @@ func TestTasksThatDoNotEndInTime(t *testing.T) {
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
 	cmd := &command{Kube: kube.New(streams), print: kube.PrintFlags("created"), wait: watch.WaitFlags{Wait: true, Timeout: 2 * time.Second}}
 	*cmd.print.OutputFormat = "jsonpath={.metadata.name}"
-	err := cmd.waitForAll(t.Context(), &kube.Cluster{WithWatch: cluster}, []*v1alpha1.EtcdOperatorTask{a, b})
+	gone := clitest.Task("0", v1alpha1.QuorumAwareRollout, v1alpha1.TaskStateInProgress, 60)
+	err := cmd.waitForAll(t.Context(), &kube.Cluster{WithWatch: cluster}, []*v1alpha1.EtcdOperatorTask{gone, a, b})
 	g.Expect(kube.Code(err)).To(Equal(kube.ExitTimedOut), "%v", err)
+	g.Expect(errOut.String()).To(ContainSubstring("task 0 was deleted before it ended"))
 	g.Expect(err).To(MatchError(ContainSubstring("task a has not ended")))
 	g.Expect(out.String()).To(Equal("b"))
 	g.Expect(errOut.String()).To(ContainSubstring("task b succeeded"))

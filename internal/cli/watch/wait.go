@@ -106,15 +106,18 @@ func (f *WaitFlags) UntilAllEnd(ctx context.Context, k *kube.Kube, c client.With
 			return nil
 		},
 	})
+	var runs, unknown error // of tasks that have not ended, and of those that are gone or were never read
 	for _, end := range ends {
 		switch {
 		case end.Err == nil && end.Last != nil:
 			say(end.Last, Ended(end.Last))
+		case ctx.Err() != nil && end.Last != nil:
+			runs = cmp.Or(runs, end.Err)
 		case ctx.Err() != nil:
-			err = cmp.Or(err, end.Err)
+			unknown = cmp.Or(unknown, end.Err)
 		}
 	}
-	return ends, err
+	return ends, cmp.Or(err, runs, unknown)
 }
 
 // each returns a source of the states of tasks, and stores how each of them ended.

@@ -65,11 +65,14 @@ type Request struct {
 	Pending, Acting string
 }
 
-// readdressed reports whether a member is not reached as the spec says.
+// readdressed reports whether there are members with an address, and none is reached as the spec says. One is enough for those that join.
 func (k Known) readdressed() bool {
-	return k.Snapshot.CountOrdinals(func(o cluster.Ordinal) bool {
-		return o.MemberID != 0 && o.Pod != nil && o.Pod.Endpoint != "" && !o.Pod.ReachedAs(k.Etcd)
-	}) > 0
+	reached := func(as func(*cluster.Pod) bool) int {
+		return k.Snapshot.CountOrdinals(func(o cluster.Ordinal) bool {
+			return o.MemberID != 0 && o.Pod != nil && o.Pod.Endpoint != "" && as(o.Pod)
+		})
+	}
+	return reached(func(*cluster.Pod) bool { return true }) > 0 && reached(func(p *cluster.Pod) bool { return p.ReachedAs(k.Etcd) }) == 0
 }
 
 // recreates reports whether a task is about to stop all members, and waits until there are as many as the spec asks for.

@@ -867,6 +867,11 @@ func TestMembersThatAreReachedElsewhere(t *testing.T) {
 	etcd.Spec.Etcd.ClientPort, etcd.Spec.Etcd.PeerURLTLS = nil, &v1alpha1.PeerURLTLS{}
 	g.Expect(readdressed()).To(BeTrue(), "TLS for peers")
 
+	further := *pod
+	further.PeerTLS = v1alpha1.TLSPrepared
+	k.Snapshot.Ordinals = append(k.Snapshot.Ordinals, cluster.Ordinal{MemberID: 2, Pod: &further})
+	g.Expect(readdressed()).To(BeFalse(), "the other one is found")
+	k.Snapshot.Ordinals = k.Snapshot.Ordinals[:1]
 	recreation := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout}}
 	g.Expect(readdressed(recreation)).To(BeTrue(), "it has not begun")
 	recreation.Status.State = v1alpha1.TaskStateInProgress

@@ -154,12 +154,13 @@ func ready(status *v1alpha1.EtcdStatus, o Input) metav1.Condition {
 
 // unanswered returns the condition Ready of a cluster that does not answer the operator. It may serve others.
 func unanswered(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) metav1.Condition {
-	running, quorate := s.Unreachable()
+	probed := s.CountOrdinals(func(o cluster.Ordinal) bool { return o.ReadyButNotServing() && o.Pod.Stale() == "" })
+	_, quorate := s.Unreachable()
 	seems := fmt.Sprintf("%d pods are ready", status.ReadyReplicas)
 	switch {
 	case status.ReadyReplicas > 0:
-	case quorate:
-		seems = "Probes pass, or nodes are silent (" + strings.Join(running, ", ") + ")"
+	case quorate && probed > 0:
+		seems = fmt.Sprintf("The probes of %d members pass", probed)
 	default:
 		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonQuorumLost, "No member answers.")
 	}

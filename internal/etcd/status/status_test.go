@@ -135,8 +135,18 @@ func TestConditions(t *testing.T) {
 					s.Ordinals[i].Pod.AllContainersReady = false
 				}
 			},
-			ready:   want{metav1.ConditionUnknown, v1alpha1.ReasonNoMemberAnswers, "Probes pass, or nodes are silent (etcd-main-0, etcd-main-1, etcd-main-2), but no member answers the operator: allow operator traffic to the pods' client port."},
+			ready:   want{metav1.ConditionUnknown, v1alpha1.ReasonNoMemberAnswers, "The probes of 3 members pass, but no member answers the operator: allow operator traffic to the pods' client port."},
 			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-0 is Unready; etcd-main-1 is Unready; etcd-main-2 is Unready."},
+			updated: allUpdated,
+		}, {
+			name: "the only node is lost",
+			size: 1,
+			change: func(s *cluster.Snapshot) {
+				clustertest.Unreachable(s)
+				s.Ordinals[0].Pod.Ready, s.Ordinals[0].Pod.AllContainersReady, s.Ordinals[0].Pod.NodeLost = false, false, true
+			},
+			ready:   want{metav1.ConditionFalse, v1alpha1.ReasonQuorumLost, "No member answers."},
+			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-0 is Unready."},
 			updated: allUpdated,
 		}, {
 			name: "ready pods with TLS, unreachable from the operator",
