@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
@@ -27,6 +28,8 @@ type judge struct {
 	name string
 	// serving is since when each member that is listed has served, or not, by its ID.
 	serving map[uint64]since
+	// from is the pod from which each member has served last, by its ID.
+	from map[uint64]types.UID
 	// quorate is since when a quorum has served, or not, and seen since when users have seen that.
 	quorate, seen since
 	// lost is when a quorum was lost.
@@ -39,6 +42,8 @@ type judge struct {
 	edited time.Duration
 	// byHand: a user scales the StatefulSet at this moment.
 	byHand bool
+	// deleted is the StatefulSet that was deleted last while its Etcd was there.
+	deleted types.UID
 	// hibernated is when users asked for no members last; they may be obeyed late.
 	hibernated time.Duration
 	// list is the newest member list of a leader, and settled the newest one of a leader that has committed something in its term.
@@ -74,7 +79,7 @@ type led struct {
 }
 
 func newJudge(w *World, name string) *judge {
-	return &judge{world: w, name: name, serving: map[uint64]since{}, told: map[string]bool{}, gone: map[uint64]bool{}}
+	return &judge{world: w, name: name, serving: map[uint64]since{}, from: map[uint64]types.UID{}, told: map[string]bool{}, gone: map[uint64]bool{}}
 }
 
 // sight is for how long an operator may act on what it saw: for as long as it may take between an observation and what is done, and for as long
@@ -126,7 +131,10 @@ func (j *judge) members() {
 // attend notes which members of the newest list serve.
 func (j *judge) attend() {
 	for _, p := range j.list {
-		j.serving[p.ID] = j.serving[p.ID].now(j.serves(p.ID), j.world.Now())
+		is := j.serves(p.ID)
+		if j.serving[p.ID] = j.serving[p.ID].now(is, j.world.Now()); is {
+			j.from[p.ID] = j.podOf(p.ID)
+		}
 	}
 }
 
@@ -158,6 +166,33 @@ func (j *judge) serves(id uint64) bool {
 		}
 	}
 	return false
+}
+
+// podOf is the pod in which a member runs; empty if it does not.
+func (j *judge) podOf(id uint64) types.UID {
+	for _, m := range j.world.Etcd.Running() {
+		if m.Disk.Member == id {
+			return j.world.podOf(m).uid
+		}
+	}
+	return ""
+}
+
+// removed is the removal of a pod that was carried out for an operator.
+type removed struct {
+	by *operator
+	at time.Duration
+}
+
+// remains reports whether a member counts that is there, or served lately: not if an operator has removed the pod in which it is, or from which it
+// served. An operator may not know yet what another one has removed within observation before it asked.
+func (j *judge) remains(o *operator, id uint64, is bool, asked time.Duration) bool {
+	from := j.from[id]
+	if is {
+		from = j.podOf(id)
+	}
+	r, was := j.world.removed[from]
+	return !was || r.by != o && r.at > asked-observation
 }
 
 // runs reports whether a member runs, and could answer.
@@ -352,8 +387,8 @@ func (w *World) expiry(o *operator, name string) string {
 // patience is for how long without a leader no member that runs may be given up, at least: it may find a quorum again.
 const patience = 20 * time.Second
 
-// removal judges the removal of a pod: where a quorum serves, or runs and has only just lost its leader, one has to be left. Members that a fault
-// has stopped just now count as serving.
+// removal judges the removal of a pod: where a quorum serves, or runs and has only just lost its leader, one has to be left. Members that something else
+// than a removal has stopped just now count as serving.
 func (j *judge) removal(o *operator, r aimed) string {
 	name := r.Key.Name
 	leader, list := j.leader()
@@ -373,8 +408,9 @@ func (j *judge) removal(o *operator, r aimed) string {
 		voters++
 		switch {
 		case p.Name == name:
-			removes = is(p.ID) && !j.world.reportedDown(name, r.asked)
-		case is(p.ID) || j.lately(p.ID) || j.serving[p.ID].at > r.asked-observation:
+			_, again := j.world.removed[j.podOf(p.ID)]
+			removes = is(p.ID) && !again && !j.world.reportedDown(name, r.asked)
+		case (is(p.ID) || j.lately(p.ID) || j.serving[p.ID].at > r.asked-observation) && j.remains(o, p.ID, is(p.ID), r.asked):
 			left++ // a removal that is late rests on what was seen when it was asked for
 		}
 	}
@@ -414,6 +450,7 @@ func (j *judge) change(c apiserver.Change) {
 		j.world.ended[t.UID] = j.world.Now()
 		j.world.judgeEnd(t)
 	}
+	j.collected(c)
 	before, _ := c.Before.(*appsv1.StatefulSet)
 	after, _ := c.After.(*appsv1.StatefulSet)
 	if before == nil || after == nil || after.Name != j.name || j.byHand {
@@ -431,6 +468,18 @@ func (j *judge) change(c apiserver.Change) {
 				j.world.broke("the StatefulSet is scaled to %d, and %s is in the member list", has, p.PeerURL)
 			}
 		}
+	}
+}
+
+// collected judges that no pod goes with a StatefulSet that is deleted while the Etcd is there.
+func (j *judge) collected(c apiserver.Change) {
+	ends := c.Before != nil && (c.After == nil || c.Before.GetDeletionTimestamp() == nil && c.After.GetDeletionTimestamp() != nil)
+	switch e := j.etcd(); {
+	case !ends || e == nil || e.DeletionTimestamp != nil:
+	case c.Kind == "StatefulSet" && metav1.IsControlledBy(c.Before, e):
+		j.deleted = c.Before.GetUID()
+	case c.Kind == "Pod" && j.world.collecting && ptr.Deref(metav1.GetControllerOf(c.Before), metav1.OwnerReference{}).UID == j.deleted && j.deleted != "":
+		j.world.broke("pod %s goes with its StatefulSet, which was deleted while the Etcd is there", c.Key.Name)
 	}
 }
 

@@ -34,7 +34,7 @@ func (j *judge) changes(o *operator, c listChange) string {
 			continue
 		}
 		voters++
-		if j.serves(p.ID) || j.lately(p.ID) {
+		if is := j.serves(p.ID); (is || j.lately(p.ID)) && j.remains(o, p.ID, is, j.world.Now()-mostLate*time.Millisecond) {
 			serving++
 		} else {
 			down = podOfURL(p.PeerURL)

@@ -56,6 +56,9 @@ type World struct {
 	revised   map[types.UID]revised
 	// ended is when tasks ended.
 	ended map[types.UID]time.Duration
+	// removed are the pods that operators have removed. collecting: the garbage collector is at work.
+	removed    map[types.UID]removed
+	collecting bool
 	// repeats are the newest writes of controllers.
 	repeats map[string]repeated
 	// configurations are what agents read in a ConfigMap, by its revision.
@@ -84,7 +87,7 @@ func New(seed uint64, nodes, etcds int) (*World, error) {
 	l := loop.New(seed)
 	w := &World{
 		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, runs: map[*members.Member]*pod{}, disks: map[string]*members.Disk{},
-		pace: l.Random("pace"), lives: l.Random("lives"), pending: map[string]bool{}, repeats: map[string]repeated{}, ended: map[types.UID]time.Duration{}, faults: newFaults(l),
+		pace: l.Random("pace"), lives: l.Random("lives"), pending: map[string]bool{}, repeats: map[string]repeated{}, removed: map[types.UID]removed{}, ended: map[types.UID]time.Duration{}, faults: newFaults(l),
 		configurations: map[*corev1.ConfigMap]*member.Shared{}, revised: map[types.UID]revised{},
 	}
 	if err := etcdtasks.Index(context.Background(), w.API); err != nil {
@@ -180,8 +183,15 @@ func (w *World) changed(c apiserver.Change) {
 	}
 	// An operator whose cache is behind creates objects of an Etcd that is gone.
 	if c.After == nil || c.After.GetDeletionTimestamp() != nil || c.Before == nil && len(c.After.GetOwnerReferences()) > 0 {
-		w.once("garbage collector", w.between(5, 1000), w.API.Collect)
+		w.once("garbage collector", w.between(5, 1000), w.collect)
 	}
+}
+
+// collect is the garbage collector.
+func (w *World) collect() {
+	w.collecting = true
+	w.API.Collect()
+	w.collecting = false
 }
 
 // edit changes an object, or its status, as it is now.
