@@ -43,6 +43,8 @@ type faults struct {
 	skew time.Duration
 	// steady: clocks are off by seconds at most.
 	steady bool
+	// going is how many have begun and not ended.
+	going int
 	// injected counts, by name.
 	injected map[string]int
 }

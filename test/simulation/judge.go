@@ -446,9 +446,8 @@ func (j *judge) change(c apiserver.Change) {
 	if c.Kind == "Etcd" && c.Key.Name == j.name && (c.Before == nil || c.After == nil || c.Before.GetGeneration() != c.After.GetGeneration()) {
 		j.edited = j.world.Now()
 	}
-	if t, ok := c.After.(*v1alpha1.EtcdOperatorTask); ok && t.Status.State.IsFinal() && j.world.ended[t.UID] == 0 {
-		j.world.ended[t.UID] = j.world.Now()
-		j.world.judgeEnd(t)
+	if t, ok := c.After.(*v1alpha1.EtcdOperatorTask); ok && t.Spec.OwnerEtcdReference.Name == j.name {
+		j.task(c, t)
 	}
 	j.collected(c)
 	before, _ := c.Before.(*appsv1.StatefulSet)
@@ -480,17 +479,6 @@ func (j *judge) collected(c apiserver.Change) {
 		j.deleted = c.Before.GetUID()
 	case c.Kind == "Pod" && j.world.collecting && ptr.Deref(metav1.GetControllerOf(c.Before), metav1.OwnerReference{}).UID == j.deleted && j.deleted != "":
 		j.world.broke("pod %s goes with its StatefulSet, which was deleted while the Etcd is there", c.Key.Name)
-	}
-}
-
-// mayStart is how long the pod of a Job may take to start.
-const mayStart = 3 * time.Minute
-
-// judgeEnd judges what a task says that has just ended: a Job that has not started in time had that time, whatever the operator's clock says.
-func (w *World) judgeEnd(t *v1alpha1.EtcdOperatorTask) {
-	lasted := time.Since(t.CreationTimestamp.Time)
-	if lasted < mayStart && slices.ContainsFunc(t.Status.LastErrors, func(e v1alpha1.LastError) bool { return e.Code == v1alpha1.ErrJobNotStarted }) {
-		w.broke("task %s has failed since its Job did not start within %s, and is there for %s", t.Name, mayStart, lasted.Round(time.Second))
 	}
 }
 

@@ -86,7 +86,7 @@ func simulate(t *testing.T, scriptOf func(seed uint64) Script, otherwise uint64)
 	if seed := number(t, "SIM_SEED", 0); seed != 0 {
 		first, seeds = seed, 1
 	}
-	begun, sum, limit, most := time.Now(), Result{Injected: map[string]int{}}, duration(t, "SIM_FOR"), duration(t, "SIM_CPU")
+	begun, sum, limit, most := time.Now(), Result{Injected: map[string]int{}, Tasks: map[string]int{}}, duration(t, "SIM_FOR"), duration(t, "SIM_CPU")
 	for seed := first; seed < first+seeds; seed++ {
 		if limit > 0 && time.Since(begun) > limit || most > 0 && processor() > most {
 			seeds = seed - first
@@ -110,15 +110,22 @@ func simulate(t *testing.T, scriptOf func(seed uint64) Script, otherwise uint64)
 			return
 		}
 		sum.Operations, sum.Faulted, sum.Lasted = sum.Operations+r.Operations, sum.Faulted+r.Faulted, sum.Lasted+r.Lasted
-		for name, n := range r.Injected {
-			sum.Injected[name] += n
-		}
+		add(sum.Injected, r.Injected)
+		add(sum.Tasks, r.Tasks)
 	}
 	took, cost := time.Since(begun), processor()
 	t.Logf("%d seeds, %s of virtual time, %d operations, %d of them with faults, in %s: %.0f of these a minute, and %s of the processor each", seeds, sum.Lasted.Round(time.Second), sum.Operations, sum.Faulted, took.Round(time.Millisecond),
 		float64(sum.Faulted)/took.Minutes(), (cost / time.Duration(max(sum.Faulted, 1))).Round(time.Millisecond/10))
-	for _, name := range slices.Sorted(maps.Keys(sum.Injected)) {
-		t.Logf("%6d times: %s", sum.Injected[name], name)
+	for _, counted := range []map[string]int{sum.Injected, sum.Tasks} {
+		for _, name := range slices.Sorted(maps.Keys(counted)) {
+			t.Logf("%6d times: %s", counted[name], name)
+		}
+	}
+}
+
+func add(sum, some map[string]int) {
+	for name, n := range some {
+		sum[name] += n
 	}
 }
 
