@@ -6,7 +6,6 @@ package simulation
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -48,24 +47,24 @@ type judge struct {
 	hibernated time.Duration
 	// list is the newest member list of a leader, and settled the newest one of a leader that has committed something in its term.
 	list, settled []members.Peer
-	// settledOf is the cluster of settled.
+	// settledOf is the lineage of settled.
 	settledOf string
 	// gone are the members that were listed and are no longer.
 	gone map[uint64]bool
-	// clusters are those that have had a leader, in order.
-	clusters []string
+	// past are the clusters that have had a leader, in order, and promises what users have asked a Restore for, by its UID.
+	past     []lineage
+	promises map[types.UID]promise
 	// untrue are statements that are not so, and told those that were complained of.
 	untrue truths
 	told   map[string]bool
 
 	// backups are those of the Etcd; nil without a store.
 	backups *backups
-	// goals are the states, as writes, that users have asked to go back to, and undoes: they have asked to undo it once.
-	goals  [][]int
-	undoes bool
-	// highest is the highest revision that a member has had, and gaveUp when users last asked for no members and no volumes.
+	// highest is the highest revision that a leader of an Etcd has had, since the first cluster of this UID has begun.
 	highest int64
-	gaveUp  time.Duration
+	uid     types.UID
+	// gaveUp is when users last asked for no members and no volumes.
+	gaveUp time.Duration
 }
 
 type since struct {
@@ -79,7 +78,7 @@ type led struct {
 }
 
 func newJudge(w *World, name string) *judge {
-	return &judge{world: w, name: name, serving: map[uint64]since{}, from: map[uint64]types.UID{}, told: map[string]bool{}, gone: map[uint64]bool{}}
+	return &judge{world: w, name: name, serving: map[uint64]since{}, from: map[uint64]types.UID{}, told: map[string]bool{}, gone: map[uint64]bool{}, promises: map[types.UID]promise{}}
 }
 
 // sight is for how long an operator may act on what it saw: for as long as it may take between an observation and what is done, and for as long
@@ -122,9 +121,6 @@ func (j *judge) members() {
 	}
 	j.attend()
 	j.cluster(leader)
-	if j.backups != nil {
-		j.highest = max(j.highest, leader.Disk.Revision())
-	}
 	j.consecutive(leader)
 }
 
@@ -151,8 +147,8 @@ func (j *judge) leader() (leader *members.Member, list []members.Peer) {
 		if !m.Leads() || etcdOf(m.Name) != j.name || !j.world.Etcd.Serves(m) {
 			continue
 		}
-		if leader != nil && leader.Disk.Cluster != m.Disk.Cluster {
-			j.world.broke("clusters %s and %s serve at a time", leader.Disk.Cluster, m.Disk.Cluster)
+		if leader != nil && leader.Disk.Lineage() != m.Disk.Lineage() {
+			j.world.broke("clusters %s and %s serve at a time", leader.Disk.Lineage(), m.Disk.Lineage())
 		}
 		leader, list = m, m.List()
 	}
@@ -203,65 +199,6 @@ func (j *judge) runs(id uint64) bool {
 		}
 	}
 	return false
-}
-
-// cluster checks what a cluster has that leads for the first time: all that was acknowledged in the one before it, as far as a volume has it.
-func (j *judge) cluster(leader *members.Member) {
-	id := leader.Disk.Cluster
-	n := len(j.clusters)
-	if n > 0 && j.clusters[n-1] == id {
-		return
-	}
-	j.clusters = append(j.clusters, id)
-	if n == 0 {
-		return
-	}
-	if j.isGoal(leader) {
-		return
-	}
-	before := j.clusters[n-1]
-	acknowledged := j.world.Etcd.Acknowledged[before]
-	least := len(acknowledged)
-	if leader.Disk.Restored {
-		least = j.backups.lacks(acknowledged)
-	}
-	for _, d := range j.world.disks {
-		if leader.Disk.Restored && !lists(j.settled, d.Member) {
-			continue // the only member restores the backup by itself, without those that have left
-		}
-		for _, d := range slices.Concat([]*members.Disk{d}, slices.Collect(maps.Values(d.Kept))) {
-			if d.Cluster == before && !d.Damaged {
-				least = min(least, members.Missing(d, acknowledged))
-			}
-		}
-	}
-	switch lost := members.Missing(leader.Disk, acknowledged); {
-	case lost > least:
-		j.world.broke("cluster %s lacks %d writes that were acknowledged in cluster %s, and a volume or a backup lacks only %d", id, lost, before, least)
-	case lost > 0 && leader.Disk.Revision() <= j.highest:
-		j.world.broke("cluster %s lacks %d writes of cluster %s, and goes on from revision %d, although members have had revision %d", id, lost, before, leader.Disk.Revision(), j.highest)
-	}
-}
-
-// isGoal reports whether a cluster that leads for the first time has exactly what users have asked to go back to: nothing else may lose what was
-// acknowledged. Its revisions are above all that there were. An undo goes back to all that was acknowledged in the cluster before.
-func (j *judge) isGoal(leader *members.Member) bool {
-	if leader.Disk.Raised == 0 {
-		return false
-	}
-	goal := slices.IndexFunc(j.goals, func(goal []int) bool { return leader.Disk.Restored && slices.Equal(goal, leader.Disk.Writes) })
-	switch n := len(j.clusters); {
-	case goal >= 0:
-		j.goals = slices.Delete(j.goals, goal, goal+1)
-	case j.undoes && n > 2 && members.Missing(leader.Disk, j.world.Etcd.Acknowledged[j.clusters[n-3]]) == 0:
-		j.undoes = false
-	default:
-		return false
-	}
-	if leader.Disk.Revision() <= j.highest {
-		j.world.broke("cluster %s goes back to revision %d, although members have had revision %d", leader.Disk.Cluster, leader.Disk.Revision(), j.highest)
-	}
-	return true
 }
 
 // aimed is a request of an operator, with the time when it asked, and the pod that it removes: the one that it saw last.

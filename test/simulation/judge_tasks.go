@@ -93,6 +93,11 @@ func (j *judge) undone(t *v1alpha1.EtcdOperatorTask) string {
 				return name + " was not defragmented"
 			}
 		}
+	case v1alpha1.Restore:
+		replaces := strings.Contains(t.Spec.Config, "confirm: ") || strings.Contains(t.Spec.Config, "undo: ")
+		if replaces && !slices.ContainsFunc(j.past, func(l lineage) bool { return l.task == t.UID }) {
+			return "no cluster has begun that it has made"
+		}
 	case v1alpha1.QuorumLossRecovery:
 		if !j.quorate.is && j.quorate.at < created {
 			return "no member has led since"

@@ -45,6 +45,12 @@ func TestJudgeOfTasks(t *testing.T) {
 				w.defragmented[fmt.Sprintf("main-%d", i)] = w.Now()
 			}
 		}, ""},
+		"a Restore that does nothing": {v1alpha1.Restore, "{to: {revision: 3}, confirm: it}", succeeds, "no cluster has begun that it has made"},
+		"a preview":                   {v1alpha1.Restore, "{to: {revision: 3}}", succeeds, ""},
+		"a Restore": {v1alpha1.Restore, "{undo: another}", func(w *World, t *v1alpha1.EtcdOperatorTask) {
+			succeeds(w, t)
+			w.judges[0].past = append(w.judges[0].past, lineage{task: t.UID})
+		}, ""},
 		"a recovery without a leader": {v1alpha1.QuorumLossRecovery, "", func(w *World, t *v1alpha1.EtcdOperatorTask) {
 			succeeds(w, t)
 			w.judges[0].quorate = since{false, time.Second}

@@ -70,7 +70,7 @@ type World struct {
 	repeats map[string]repeated
 	// configurations are what agents read in a ConfigMap, by its revision.
 	configurations map[*corev1.ConfigMap]*member.Shared
-	// copies is how many copies of data were made for recoveries.
+	// copies is how many copies of data were made.
 	copies int
 	// raft is how many broken promises of raft were told of.
 	raft int
