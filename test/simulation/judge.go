@@ -382,6 +382,7 @@ func (j *judge) change(c apiserver.Change) {
 	}
 	if c.Kind == "Etcd" && c.Key.Name == j.name && (c.Before == nil || c.After == nil || c.Before.GetGeneration() != c.After.GetGeneration()) {
 		j.edited = j.world.Now()
+		j.world.acts++ // only users write its spec
 	}
 	if t, ok := c.After.(*v1alpha1.EtcdOperatorTask); ok && t.Spec.OwnerEtcdReference.Name == j.name {
 		j.task(c, t)

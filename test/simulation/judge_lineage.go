@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
@@ -19,8 +20,9 @@ import (
 type lineage struct {
 	id, name string
 	task     types.UID
-	// owed are the writes that it was to have, and has begun with.
+	// owed are the writes that it was to have, and has begun with, and at is when.
 	owed []int
+	at   time.Duration
 }
 
 // promise is what a user has asked a Restore for: exactly these writes, or all that there was before another one, which it undoes.
@@ -40,7 +42,7 @@ func (j *judge) ended(i int) []int {
 func (j *judge) cluster(leader *members.Member) {
 	d := leader.Disk
 	if len(j.past) == 0 || j.newest().name != d.Lineage() {
-		next := lineage{id: d.Cluster, name: d.Lineage(), task: types.UID(d.Task)}
+		next := lineage{id: d.Cluster, name: d.Lineage(), task: types.UID(d.Task), at: j.world.Now()}
 		if e := j.etcd(); e != nil && e.UID != j.uid {
 			j.uid, j.highest = e.UID, 0 // a new Etcd goes on from its backup
 		}

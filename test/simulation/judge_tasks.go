@@ -129,7 +129,7 @@ func (w *World) life() life {
 	return l
 }
 
-// refusals are what has to be so in the world when a task is rejected for one of these reasons, although nothing has come between.
+// refusals are what has to be so in the world when a task does not succeed for one of these reasons, although nothing has come between.
 var refusals = map[v1alpha1.ErrorCode]func(j *judge, t *v1alpha1.EtcdOperatorTask) bool{
 	v1alpha1.ErrQuorumNotLost:       func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool { return j.quorate.is },
 	v1alpha1.ErrNoQuorum:            func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool { return !j.quorate.is },
@@ -141,6 +141,14 @@ var refusals = map[v1alpha1.ErrorCode]func(j *judge, t *v1alpha1.EtcdOperatorTas
 		e := j.etcd()
 		return e == nil || !j.quorate.is && j.world.Now()-j.quorate.at >= time.Since(e.CreationTimestamp.Time)
 	},
+	v1alpha1.ErrSuperseded: func(j *judge, t *v1alpha1.EtcdOperatorTask) bool {
+		set := j.set()
+		return set == nil || !strings.Contains(t.Spec.Config, j.world.revision(set)) // its target
+	},
+	// Another Restore has replaced the cluster since the preview, which a user has confirmed a few seconds later.
+	v1alpha1.ErrNotConfirmed: func(j *judge, t *v1alpha1.EtcdOperatorTask) bool {
+		return j.newest().at > j.world.lives[t.UID].at-time.Minute
+	},
 	v1alpha1.ErrDuplicateTask: func(j *judge, t *v1alpha1.EtcdOperatorTask) bool {
 		return slices.ContainsFunc(apiserver.Of[*v1alpha1.EtcdOperatorTask](j.world.API.Live()), func(o *v1alpha1.EtcdOperatorTask) bool {
 			return o.UID != t.UID && o.Spec.Type == t.Spec.Type && o.Spec.OwnerEtcdReference == t.Spec.OwnerEtcdReference
@@ -150,7 +158,7 @@ var refusals = map[v1alpha1.ErrorCode]func(j *judge, t *v1alpha1.EtcdOperatorTas
 
 // mayFail reports whether a task ends as it does although nothing has come between.
 func (j *judge) mayFail(t *v1alpha1.EtcdOperatorTask) bool {
-	return t.Status.State == v1alpha1.TaskStateRejected && slices.ContainsFunc(t.Status.LastErrors, func(e v1alpha1.LastError) bool {
+	return slices.ContainsFunc(t.Status.LastErrors, func(e v1alpha1.LastError) bool {
 		is, known := refusals[e.Code]
 		return known && is(j, t)
 	})
