@@ -33,9 +33,10 @@ func (j *judge) task(c apiserver.Change, t *v1alpha1.EtcdOperatorTask) {
 		l.voters = j.voters()
 		w.lives[t.UID] = l
 	}
+	w.seen.status(t)
 	if t.Status.State.IsFinal() && w.ended[t.UID] == 0 {
 		w.ended[t.UID] = w.Now()
-		w.tasks[fmt.Sprintf("%s %s", t.Status.State, t.Spec.Type)]++
+		w.seen.add("task", fmt.Sprintf("%s %s", t.Status.State, t.Spec.Type))
 		w.judgeEnd(t)
 	}
 }
@@ -139,11 +140,15 @@ var refusals = map[v1alpha1.ErrorCode]func(j *judge, t *v1alpha1.EtcdOperatorTas
 	v1alpha1.ErrStatefulSetNotFound: func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool { return j.set() == nil },
 	v1alpha1.ErrNeverServed: func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool {
 		e := j.etcd()
-		return e == nil || !j.quorate.is && j.world.Now()-j.quorate.at >= time.Since(e.CreationTimestamp.Time)
+		return e == nil || !j.quorate.is && j.world.Now()-j.quorate.at >= time.Since(e.CreationTimestamp.Time)-sight // pods of one before it may have served
 	},
 	v1alpha1.ErrSuperseded: func(j *judge, t *v1alpha1.EtcdOperatorTask) bool {
 		set := j.set()
 		return set == nil || !strings.Contains(t.Spec.Config, j.world.revision(set)) // its target
+	},
+	v1alpha1.ErrForeignObject: func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool {
+		set := j.set()
+		return set != nil && set.Annotations[strangers] != ""
 	},
 	// Another Restore has replaced the cluster since the preview, which a user has confirmed a few seconds later.
 	v1alpha1.ErrNotConfirmed: func(j *judge, t *v1alpha1.EtcdOperatorTask) bool {

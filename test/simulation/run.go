@@ -30,8 +30,8 @@ type Result struct {
 	// Operations were carried out, of which Faulted with a fault in between; Injected are the faults by name.
 	Operations, Faulted int
 	Injected            map[string]int
-	// Tasks that have ended, by how they have and their type.
-	Tasks  map[string]int
+	// Seen is what else has occurred.
+	Seen   census
 	Lasted time.Duration
 }
 
@@ -63,7 +63,7 @@ func Run(t *testing.T, script Script) (r Result) {
 			o.kill()
 		}
 		w.Close()
-		r = Result{Script: script, Trace: w.Trace, Broken: w.Broken, Operations: s.done, Faulted: s.faulted, Injected: w.faults.injected, Tasks: w.tasks, Lasted: w.Now()}
+		r = Result{Script: script, Trace: w.Trace, Broken: w.Broken, Operations: s.done, Faulted: s.faulted, Injected: w.faults.injected, Seen: w.seen, Lasted: w.Now()}
 	})
 	return r
 }

@@ -54,10 +54,11 @@ type World struct {
 	// revisions counts the templates of StatefulSets, and revised has the newest revision of each.
 	revisions int64
 	revised   map[types.UID]revised
-	// lives are what had happened when tasks were created, ended is when they ended, and tasks counts how, by type.
+	// lives are what had happened when tasks were created, and ended is when they ended.
 	lives map[types.UID]life
 	ended map[types.UID]time.Duration
-	tasks map[string]int
+	// seen counts what has occurred.
+	seen census
 	// acts counts what users did, and acted is when they did so last.
 	acts  int
 	acted time.Duration
@@ -94,7 +95,7 @@ func New(seed uint64, nodes, etcds int) (*World, error) {
 	l := loop.New(seed)
 	w := &World{
 		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, runs: map[*members.Member]*pod{}, disks: map[string]*members.Disk{},
-		pace: l.Random("pace"), keeps: l.Random("lives"), pending: map[string]bool{}, repeats: map[string]repeated{}, removed: map[types.UID]removed{}, ended: map[types.UID]time.Duration{}, lives: map[types.UID]life{}, tasks: map[string]int{}, defragmented: map[string]time.Duration{}, compacted: map[string]time.Duration{}, faults: newFaults(l),
+		pace: l.Random("pace"), keeps: l.Random("lives"), pending: map[string]bool{}, repeats: map[string]repeated{}, removed: map[types.UID]removed{}, ended: map[types.UID]time.Duration{}, lives: map[types.UID]life{}, seen: census{}, defragmented: map[string]time.Duration{}, compacted: map[string]time.Duration{}, faults: newFaults(l),
 		configurations: map[*corev1.ConfigMap]*member.Shared{}, revised: map[types.UID]revised{},
 	}
 	if err := etcdtasks.Index(context.Background(), w.API); err != nil {
