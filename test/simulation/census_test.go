@@ -5,9 +5,11 @@
 package simulation
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"maps"
 	"slices"
 	"strconv"
@@ -17,10 +19,13 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
 
-// constants returns the strings of the constants of a file whose names begin with a prefix.
+// constants returns the strings of the constants of a file whose names begin with a prefix; none where the program runs without its source.
 func constants(t *testing.T, file, prefix string) (all []string) {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
