@@ -90,7 +90,8 @@ func (j *judge) undone(t *v1alpha1.EtcdOperatorTask) string {
 			return "nothing was compacted"
 		}
 		for _, p := range j.voters() { // a learner is passed over, which may have its vote now
-			if name := podOfURL(p.PeerURL); lists(began.voters, p.ID) && j.world.defragmented[name] < created-fragments {
+			name := podOfURL(p.PeerURL)
+			if at, was := j.world.defragmented[name]; lists(began.voters, p.ID) && (!was || at < created-fragments) {
 				return name + " was not defragmented"
 			}
 		}
