@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// begun is a cluster that leads, with what is on its volume, and what it acknowledges before the next one does.
-type begun struct {
+// beginning is a cluster that leads, with what is on its volume, and what it acknowledges before the next one does.
+type beginning struct {
 	id, task     string
 	writes       []int
 	raised       int64
@@ -27,7 +27,7 @@ type begun struct {
 }
 
 // leads has a cluster lead, whose volume stays as it is with what it had set aside for its task.
-func (b begun) leads(j *judge, copies int, before *members.Disk) *members.Disk {
+func (b beginning) leads(j *judge, copies int, before *members.Disk) *members.Disk {
 	d := &members.Disk{}
 	d.Restore(b.id, members.Peer{ID: 1}, b.writes, b.raised)
 	d.Restored, d.Task = b.restored, b.task
@@ -51,40 +51,40 @@ func (b begun) leads(j *judge, copies int, before *members.Disk) *members.Disk {
 // A cluster that takes the place of another one has all that it owes, as far as that is there. A restore on purpose loses what came after its target, and
 // its undo brings back what there was before: each of them once, and nothing else does. Revisions go on above those before.
 func TestJudgeOfRestores(t *testing.T) {
-	first := begun{id: "a", acknowledges: []int{1, 2, 3, 4}} // at revision 5
-	restore := begun{id: "b", task: "r1", writes: []int{1}, raised: 9, restored: true, acknowledges: []int{5}}
-	undo := func(id, task string, writes ...int) begun {
-		return begun{id: id, task: task, writes: writes, raised: 99}
+	first := beginning{id: "a", acknowledges: []int{1, 2, 3, 4}} // at revision 5
+	restore := beginning{id: "b", task: "r1", writes: []int{1}, raised: 9, restored: true, acknowledges: []int{5}}
+	undo := func(id, task string, writes ...int) beginning {
+		return beginning{id: id, task: task, writes: writes, raised: 99}
 	}
 	promises := map[types.UID]promise{"r1": {goal: []int{1}}, "r2": {goal: []int{1, 5}}, "u1": {undoes: "r1"}, "u2": {undoes: "r2"}}
-	second := begun{id: "c", task: "r2", writes: []int{1, 5}, raised: 20, restored: true, acknowledges: []int{6}}
+	second := beginning{id: "c", task: "r2", writes: []int{1, 5}, raised: 20, restored: true, acknowledges: []int{6}}
 	for name, test := range map[string]struct {
-		then   []begun
+		then   []beginning
 		final  bool // what was set aside is lost, and the final snapshots are there
 		broken string
 	}{
-		"nobody asked for it":                                  {[]begun{{id: "b", task: "q", writes: []int{1}, raised: 9, restored: true}}, false, "lacks 3 writes that cluster a had"},
-		"exactly what was asked for":                           {[]begun{restore}, false, ""},
-		"less than that":                                       {[]begun{{id: "b", task: "r1", raised: 9, restored: true}}, false, "goes back to [], and [1] was previewed"},
-		"more than that":                                       {[]begun{{id: "b", task: "r1", writes: []int{1, 2}, raised: 9, restored: true}}, false, "goes back to [1 2], and [1] was previewed"},
-		"more than that, all of it":                            {[]begun{{id: "b", task: "r1", writes: []int{1, 2, 3, 4}, raised: 9, restored: true}}, false, "goes back to [1 2 3 4], and [1] was previewed"},
-		"with revisions of before":                             {[]begun{{id: "b", task: "r1", writes: []int{1}, raised: 3, restored: true}}, false, "goes back to revision 5, although members have had revision 5"},
-		"all that there was, from a volume":                    {[]begun{{id: "b", task: "q", writes: []int{1, 2, 3, 4}}}, false, ""},
-		"an undo":                                              {[]begun{restore, undo("c", "u1", 1, 2, 3, 4)}, false, ""},
-		"an undo that undoes nothing":                          {[]begun{restore, undo("c", "u1", 1, 5)}, false, "lacks 3 writes that cluster a had"},
-		"an undo that lacks something":                         {[]begun{restore, undo("c", "u1", 1, 2, 3)}, false, "lacks 1 writes that cluster a had"},
-		"an undo with revisions of before":                     {[]begun{restore, {id: "c", task: "u1", writes: []int{1, 2, 3, 4}}}, false, "goes back to revision 5"},
-		"an undo that nobody asked for":                        {[]begun{restore, undo("c", "q", 1, 2, 3, 4)}, false, "lacks 1 writes that cluster b had"},
-		"twice":                                                {[]begun{restore, {id: "b", task: "r1", writes: []int{1}, raised: 30, restored: true}}, false, "lacks 1 writes that cluster b had"},
-		"a second restore, and both undone":                    {[]begun{restore, second, undo("d", "u2", 1, 5), undo("e", "u1", 1, 2, 3, 4)}, false, ""},
-		"the first undone in place of the second":              {[]begun{restore, second, undo("d", "u2", 1, 2, 3, 4)}, false, "lacks 1 writes that cluster b had"},
-		"the second undone once more":                          {[]begun{restore, second, undo("d", "u2", 1, 5), undo("e", "u1", 1, 5)}, false, "lacks 3 writes that cluster a had"},
-		"undone after the only member has restored the backup": {[]begun{restore, {id: "b", writes: []int{1, 5}, raised: 9, restored: true}, undo("c", "u1", 1, 2, 3, 4)}, false, ""},
-		"undone to what it had restored":                       {[]begun{restore, {id: "b", writes: []int{1, 5}, raised: 9, restored: true}, undo("c", "u1", 1, 5)}, false, "lacks 3 writes that cluster a had"},
-		"undone without volumes":                               {[]begun{restore, {id: "d", writes: []int{1, 5}, raised: 9, restored: true}, undo("c", "u1", 1, 2, 3, 4)}, true, ""},
-		"undone without volumes, to the other final snapshot":  {[]begun{restore, {id: "d", writes: []int{1, 5}, raised: 9, restored: true}, undo("c", "u1", 1, 5)}, true, "lacks 3 writes that cluster a had"},
-		"a cluster that has acknowledged nothing":              {[]begun{{id: "b", task: "q", writes: []int{1, 2, 3, 4}}, {id: "c", task: "q2", raised: 99}}, false, "lacks 4 writes that cluster b had"},
-		"an ID that begins again":                              {[]begun{{id: "b", writes: []int{1, 2, 3, 4}, restored: true, acknowledges: []int{7}}, {id: "b", writes: []int{1, 2, 3, 4}, raised: 9, restored: true}}, false, "lacks 1 writes that cluster b had"},
+		"nobody asked for it":                                  {[]beginning{{id: "b", task: "q", writes: []int{1}, raised: 9, restored: true}}, false, "lacks 3 writes that cluster a had"},
+		"exactly what was asked for":                           {[]beginning{restore}, false, ""},
+		"less than that":                                       {[]beginning{{id: "b", task: "r1", raised: 9, restored: true}}, false, "goes back to [], and [1] was previewed"},
+		"more than that":                                       {[]beginning{{id: "b", task: "r1", writes: []int{1, 2}, raised: 9, restored: true}}, false, "goes back to [1 2], and [1] was previewed"},
+		"more than that, all of it":                            {[]beginning{{id: "b", task: "r1", writes: []int{1, 2, 3, 4}, raised: 9, restored: true}}, false, "goes back to [1 2 3 4], and [1] was previewed"},
+		"with revisions of before":                             {[]beginning{{id: "b", task: "r1", writes: []int{1}, raised: 3, restored: true}}, false, "goes back to revision 5, although members have had revision 5"},
+		"all that there was, from a volume":                    {[]beginning{{id: "b", task: "q", writes: []int{1, 2, 3, 4}}}, false, ""},
+		"an undo":                                              {[]beginning{restore, undo("c", "u1", 1, 2, 3, 4)}, false, ""},
+		"an undo that undoes nothing":                          {[]beginning{restore, undo("c", "u1", 1, 5)}, false, "lacks 3 writes that cluster a had"},
+		"an undo that lacks something":                         {[]beginning{restore, undo("c", "u1", 1, 2, 3)}, false, "lacks 1 writes that cluster a had"},
+		"an undo with revisions of before":                     {[]beginning{restore, {id: "c", task: "u1", writes: []int{1, 2, 3, 4}}}, false, "goes back to revision 5"},
+		"an undo that nobody asked for":                        {[]beginning{restore, undo("c", "q", 1, 2, 3, 4)}, false, "lacks 1 writes that cluster b had"},
+		"twice":                                                {[]beginning{restore, {id: "b", task: "r1", writes: []int{1}, raised: 30, restored: true}}, false, "lacks 1 writes that cluster b had"},
+		"a second restore, and both undone":                    {[]beginning{restore, second, undo("d", "u2", 1, 5), undo("e", "u1", 1, 2, 3, 4)}, false, ""},
+		"the first undone in place of the second":              {[]beginning{restore, second, undo("d", "u2", 1, 2, 3, 4)}, false, "lacks 1 writes that cluster b had"},
+		"the second undone once more":                          {[]beginning{restore, second, undo("d", "u2", 1, 5), undo("e", "u1", 1, 5)}, false, "lacks 3 writes that cluster a had"},
+		"undone after the only member has restored the backup": {[]beginning{restore, {id: "b", writes: []int{1, 5}, raised: 9, restored: true}, undo("c", "u1", 1, 2, 3, 4)}, false, ""},
+		"undone to what it had restored":                       {[]beginning{restore, {id: "b", writes: []int{1, 5}, raised: 9, restored: true}, undo("c", "u1", 1, 5)}, false, "lacks 3 writes that cluster a had"},
+		"undone without volumes":                               {[]beginning{restore, {id: "d", writes: []int{1, 5}, raised: 9, restored: true}, undo("c", "u1", 1, 2, 3, 4)}, true, ""},
+		"undone without volumes, to the other final snapshot":  {[]beginning{restore, {id: "d", writes: []int{1, 5}, raised: 9, restored: true}, undo("c", "u1", 1, 5)}, true, "lacks 3 writes that cluster a had"},
+		"a cluster that has acknowledged nothing":              {[]beginning{{id: "b", task: "q", writes: []int{1, 2, 3, 4}}, {id: "c", task: "q2", raised: 99}}, false, "lacks 4 writes that cluster b had"},
+		"an ID that begins again":                              {[]beginning{{id: "b", writes: []int{1, 2, 3, 4}, restored: true, acknowledges: []int{7}}, {id: "b", writes: []int{1, 2, 3, 4}, raised: 9, restored: true}}, false, "lacks 1 writes that cluster b had"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestJudgeOfRestores(t *testing.T) {
 				j := w.judges[0]
 				j.promises, j.backups = promises, &backups{world: w, of: j}
 				var before *members.Disk
-				for i, b := range append([]begun{first}, test.then...) {
+				for i, b := range append([]beginning{first}, test.then...) {
 					if test.final && before != nil {
 						j.backups.list = append(j.backups.list, stored{Snapshot: backup.Snapshot{Final: true}, lineage: before.Lineage(), writes: before.Writes})
 						clear(w.disks)
