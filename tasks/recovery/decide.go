@@ -103,7 +103,7 @@ func (in Input) confirming(now time.Time) Decision {
 	next.LostSince = nil
 	lost, why := quorumLost(s, in.FewestVoters)
 	switch {
-	case newcluster.Quorate(s):
+	case newcluster.Quorate(s) && s.HasQuorum(): // a leader alone may have yet to step down
 		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum returned on its own, and nothing was changed: " + why}
 	case in.Hibernates:
 		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(nil), Message: in.common().AwaitWakeUp().Message}

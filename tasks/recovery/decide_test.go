@@ -143,6 +143,7 @@ func TestPhases(t *testing.T) {
 		"lost for long, seen ten seconds ago":           {newInput(lostFor(time.Hour)), 10 * time.Second, tasks.Continue, stopping, ""},
 		"lost for long, and no status could be written": {newInput(func(in *Input) { in.LostSince = epoch.Add(-30 * time.Second) }), 0, tasks.Continue, stopping, "all members are stopped"},
 		"back by itself":                                {newInput(lostFor(time.Hour), serving(before, 0, 2)), 0, tasks.Done, confirming, "nothing was changed"},
+		"a leader that has yet to step down":            {newInput(lostFor(time.Hour), func(in *Input) { in.Snapshot.Cluster.LeaderKnown = true }), 0, tasks.Continue, confirming, "a member still knows a leader"},
 		"too many are silent":                           {newInput(lostFor(time.Hour), silent(0, 1)), 0, tasks.Continue, confirming, "main-0, main-1 do not answer, may be running"},
 		"a claim goes with its data":                    {newInput(lostFor(time.Hour), claimGoes(2)), 0, tasks.Continue, confirming, "main-2 is kept: its claim is being deleted, and goes with its data once no pod uses it. "},
 		"that of one that crashes":                      {newInput(lostFor(time.Hour), ended(0), claimGoes(0)), 0, tasks.Continue, confirming, "main-0 is kept: "},

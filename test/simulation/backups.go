@@ -38,6 +38,7 @@ type backups struct {
 type stored struct {
 	backup.Snapshot
 	cluster string
+	lineage string
 	writes  []int
 	raised  int64
 }
@@ -70,7 +71,7 @@ func (b *backups) keep() {
 
 // take takes a snapshot of what is committed, and returns it; nil if nothing has changed. The first one of a cluster is full.
 func (b *backups) take(d *members.Disk, kind backup.Kind, final bool) *stored {
-	s := stored{cluster: d.Cluster, writes: d.Committed(), raised: d.Raised}
+	s := stored{cluster: d.Cluster, lineage: d.Lineage(), writes: d.Committed(), raised: d.Raised}
 	s.Snapshot = backup.Snapshot{Kind: kind, LastRevision: d.Revision(), Created: time.Now().UTC().Truncate(time.Second), Final: final, Prefix: prefix(b.of.name) + "/" + backup.LayoutVersion}
 	newest := b.newest()
 	switch {

@@ -93,10 +93,12 @@ func (c *chaos) run(all []Fault) {
 // lasts ends a fault after a while, or before.
 func (c *chaos) lasts(d time.Duration, name string, end func()) {
 	c.open++
+	c.faults.going++
 	ends := func() {
 		if end != nil {
 			c.Log("chaos", "ends: "+name)
 			c.open--
+			c.faults.going--
 			end()
 			end = nil
 		}

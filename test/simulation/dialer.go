@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/test/crash/disturb"
@@ -154,8 +155,11 @@ func (a *asked) MoveLeader(ctx context.Context, to uint64) error {
 }
 
 func (a *asked) Database(ctx context.Context) (d etcdclient.Database, err error) {
-	err = a.ask(ctx, "database of", func(_ *World, m *members.Member) error {
+	err = a.ask(ctx, "database of", func(w *World, m *members.Member) error {
 		d = etcdclient.Database{Size: databaseBytes, InUse: databaseBytes, Revision: m.Disk.Revision()}
+		if at, was := w.defragmented[m.Name]; !was || w.Now()-at > fragments {
+			d.Size *= 2
+		}
 		return nil
 	})
 	return d, err
@@ -170,12 +174,21 @@ func (a *asked) Read(ctx context.Context, linearizable bool) error {
 	})
 }
 
+// fragments is how long after it was defragmented a database has space to free again.
+const fragments = time.Minute
+
 func (a *asked) Compact(ctx context.Context, _ int64) error {
-	return a.ask(ctx, "compact", func(w *World, m *members.Member) error { return w.served(m) })
+	return a.ask(ctx, "compact", func(w *World, m *members.Member) error {
+		w.compacted[etcdOf(m.Name)] = w.Now()
+		return w.served(m)
+	})
 }
 
 func (a *asked) Defragment(ctx context.Context) error {
-	return a.ask(ctx, "defragment", func(*World, *members.Member) error { return nil })
+	return a.ask(ctx, "defragment", func(w *World, m *members.Member) error {
+		w.defragmented[m.Name] = w.Now()
+		return nil
+	})
 }
 
 func (a *asked) Alarms(ctx context.Context) ([]etcdclient.Alarm, error) {

@@ -43,6 +43,8 @@ type faults struct {
 	skew time.Duration
 	// steady: clocks are off by seconds at most.
 	steady bool
+	// going is how many have begun and not ended.
+	going int
 	// injected counts, by name.
 	injected map[string]int
 }
@@ -135,13 +137,16 @@ func (f *faults) carry(ctx context.Context, o *operator, who string, r aimed, do
 		if !r.Writes {
 			return do()
 		}
-		breaks := w.before(o, r)
+		breaks, target := w.before(o, r), w.target(r.Request)
 		err := do()
 		switch {
 		case err != nil:
 			w.Log(who, fmt.Sprintf("  refused: %v", err))
 		case breaks != "":
 			w.broke("%s", breaks)
+		}
+		if _, again := w.removed[target]; err == nil && target != "" && !again {
+			w.removed[target] = removed{o, w.Now()}
 		}
 		return err
 	}

@@ -6,7 +6,6 @@ package simulation
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
@@ -27,6 +27,8 @@ type judge struct {
 	name string
 	// serving is since when each member that is listed has served, or not, by its ID.
 	serving map[uint64]since
+	// from is the pod from which each member has served last, by its ID.
+	from map[uint64]types.UID
 	// quorate is since when a quorum has served, or not, and seen since when users have seen that.
 	quorate, seen since
 	// lost is when a quorum was lost.
@@ -39,28 +41,30 @@ type judge struct {
 	edited time.Duration
 	// byHand: a user scales the StatefulSet at this moment.
 	byHand bool
+	// deleted is the StatefulSet that was deleted last while its Etcd was there.
+	deleted types.UID
 	// hibernated is when users asked for no members last; they may be obeyed late.
 	hibernated time.Duration
 	// list is the newest member list of a leader, and settled the newest one of a leader that has committed something in its term.
 	list, settled []members.Peer
-	// settledOf is the cluster of settled.
+	// settledOf is the lineage of settled.
 	settledOf string
 	// gone are the members that were listed and are no longer.
 	gone map[uint64]bool
-	// clusters are those that have had a leader, in order.
-	clusters []string
+	// past are the clusters that have had a leader, in order, and promises what users have asked a Restore for, by its UID.
+	past     []lineage
+	promises map[types.UID]promise
 	// untrue are statements that are not so, and told those that were complained of.
 	untrue truths
 	told   map[string]bool
 
 	// backups are those of the Etcd; nil without a store.
 	backups *backups
-	// goals are the states, as writes, that users have asked to go back to, and undoes: they have asked to undo it once.
-	goals  [][]int
-	undoes bool
-	// highest is the highest revision that a member has had, and gaveUp when users last asked for no members and no volumes.
+	// highest is the highest revision that a leader of an Etcd has had, since the first cluster of this UID has begun.
 	highest int64
-	gaveUp  time.Duration
+	uid     types.UID
+	// gaveUp is when users last asked for no members and no volumes.
+	gaveUp time.Duration
 }
 
 type since struct {
@@ -74,7 +78,7 @@ type led struct {
 }
 
 func newJudge(w *World, name string) *judge {
-	return &judge{world: w, name: name, serving: map[uint64]since{}, told: map[string]bool{}, gone: map[uint64]bool{}}
+	return &judge{world: w, name: name, serving: map[uint64]since{}, from: map[uint64]types.UID{}, told: map[string]bool{}, gone: map[uint64]bool{}, promises: map[types.UID]promise{}}
 }
 
 // sight is for how long an operator may act on what it saw: for as long as it may take between an observation and what is done, and for as long
@@ -117,16 +121,16 @@ func (j *judge) members() {
 	}
 	j.attend()
 	j.cluster(leader)
-	if j.backups != nil {
-		j.highest = max(j.highest, leader.Disk.Revision())
-	}
 	j.consecutive(leader)
 }
 
 // attend notes which members of the newest list serve.
 func (j *judge) attend() {
 	for _, p := range j.list {
-		j.serving[p.ID] = j.serving[p.ID].now(j.serves(p.ID), j.world.Now())
+		is := j.serves(p.ID)
+		if j.serving[p.ID] = j.serving[p.ID].now(is, j.world.Now()); is {
+			j.from[p.ID] = j.podOf(p.ID)
+		}
 	}
 }
 
@@ -143,8 +147,8 @@ func (j *judge) leader() (leader *members.Member, list []members.Peer) {
 		if !m.Leads() || etcdOf(m.Name) != j.name || !j.world.Etcd.Serves(m) {
 			continue
 		}
-		if leader != nil && leader.Disk.Cluster != m.Disk.Cluster {
-			j.world.broke("clusters %s and %s serve at a time", leader.Disk.Cluster, m.Disk.Cluster)
+		if leader != nil && leader.Disk.Lineage() != m.Disk.Lineage() {
+			j.world.broke("clusters %s and %s serve at a time", leader.Disk.Lineage(), m.Disk.Lineage())
 		}
 		leader, list = m, m.List()
 	}
@@ -160,6 +164,33 @@ func (j *judge) serves(id uint64) bool {
 	return false
 }
 
+// podOf is the pod in which a member runs; empty if it does not.
+func (j *judge) podOf(id uint64) types.UID {
+	for _, m := range j.world.Etcd.Running() {
+		if m.Disk.Member == id {
+			return j.world.podOf(m).uid
+		}
+	}
+	return ""
+}
+
+// removed is the removal of a pod that was carried out for an operator.
+type removed struct {
+	by *operator
+	at time.Duration
+}
+
+// remains reports whether a member counts that is there, or served lately: not if an operator has removed the pod in which it is, or from which it
+// served. An operator may not know yet what another one has removed within observation before it asked.
+func (j *judge) remains(o *operator, id uint64, is bool, asked time.Duration) bool {
+	from := j.from[id]
+	if is {
+		from = j.podOf(id)
+	}
+	r, was := j.world.removed[from]
+	return !was || r.by != o && r.at > asked-observation
+}
+
 // runs reports whether a member runs, and could answer.
 func (j *judge) runs(id uint64) bool {
 	for _, m := range j.world.Etcd.Running() {
@@ -168,65 +199,6 @@ func (j *judge) runs(id uint64) bool {
 		}
 	}
 	return false
-}
-
-// cluster checks what a cluster has that leads for the first time: all that was acknowledged in the one before it, as far as a volume has it.
-func (j *judge) cluster(leader *members.Member) {
-	id := leader.Disk.Cluster
-	n := len(j.clusters)
-	if n > 0 && j.clusters[n-1] == id {
-		return
-	}
-	j.clusters = append(j.clusters, id)
-	if n == 0 {
-		return
-	}
-	if j.isGoal(leader) {
-		return
-	}
-	before := j.clusters[n-1]
-	acknowledged := j.world.Etcd.Acknowledged[before]
-	least := len(acknowledged)
-	if leader.Disk.Restored {
-		least = j.backups.lacks(acknowledged)
-	}
-	for _, d := range j.world.disks {
-		if leader.Disk.Restored && !lists(j.settled, d.Member) {
-			continue // the only member restores the backup by itself, without those that have left
-		}
-		for _, d := range slices.Concat([]*members.Disk{d}, slices.Collect(maps.Values(d.Kept))) {
-			if d.Cluster == before && !d.Damaged {
-				least = min(least, members.Missing(d, acknowledged))
-			}
-		}
-	}
-	switch lost := members.Missing(leader.Disk, acknowledged); {
-	case lost > least:
-		j.world.broke("cluster %s lacks %d writes that were acknowledged in cluster %s, and a volume or a backup lacks only %d", id, lost, before, least)
-	case lost > 0 && leader.Disk.Revision() <= j.highest:
-		j.world.broke("cluster %s lacks %d writes of cluster %s, and goes on from revision %d, although members have had revision %d", id, lost, before, leader.Disk.Revision(), j.highest)
-	}
-}
-
-// isGoal reports whether a cluster that leads for the first time has exactly what users have asked to go back to: nothing else may lose what was
-// acknowledged. Its revisions are above all that there were. An undo goes back to all that was acknowledged in the cluster before.
-func (j *judge) isGoal(leader *members.Member) bool {
-	if leader.Disk.Raised == 0 {
-		return false
-	}
-	goal := slices.IndexFunc(j.goals, func(goal []int) bool { return leader.Disk.Restored && slices.Equal(goal, leader.Disk.Writes) })
-	switch n := len(j.clusters); {
-	case goal >= 0:
-		j.goals = slices.Delete(j.goals, goal, goal+1)
-	case j.undoes && n > 2 && members.Missing(leader.Disk, j.world.Etcd.Acknowledged[j.clusters[n-3]]) == 0:
-		j.undoes = false
-	default:
-		return false
-	}
-	if leader.Disk.Revision() <= j.highest {
-		j.world.broke("cluster %s goes back to revision %d, although members have had revision %d", leader.Disk.Cluster, leader.Disk.Revision(), j.highest)
-	}
-	return true
 }
 
 // aimed is a request of an operator, with the time when it asked, and the pod that it removes: the one that it saw last.
@@ -352,8 +324,8 @@ func (w *World) expiry(o *operator, name string) string {
 // patience is for how long without a leader no member that runs may be given up, at least: it may find a quorum again.
 const patience = 20 * time.Second
 
-// removal judges the removal of a pod: where a quorum serves, or runs and has only just lost its leader, one has to be left. Members that a fault
-// has stopped just now count as serving.
+// removal judges the removal of a pod: where a quorum serves, or runs and has only just lost its leader, one has to be left. Members that something else
+// than a removal has stopped just now count as serving.
 func (j *judge) removal(o *operator, r aimed) string {
 	name := r.Key.Name
 	leader, list := j.leader()
@@ -373,8 +345,9 @@ func (j *judge) removal(o *operator, r aimed) string {
 		voters++
 		switch {
 		case p.Name == name:
-			removes = is(p.ID) && !j.world.reportedDown(name, r.asked)
-		case is(p.ID) || j.lately(p.ID) || j.serving[p.ID].at > r.asked-observation:
+			_, again := j.world.removed[j.podOf(p.ID)]
+			removes = is(p.ID) && !again && !j.world.reportedDown(name, r.asked)
+		case (is(p.ID) || j.lately(p.ID) || j.serving[p.ID].at > r.asked-observation) && j.remains(o, p.ID, is(p.ID), r.asked):
 			left++ // a removal that is late rests on what was seen when it was asked for
 		}
 	}
@@ -409,11 +382,12 @@ func (j *judge) change(c apiserver.Change) {
 	}
 	if c.Kind == "Etcd" && c.Key.Name == j.name && (c.Before == nil || c.After == nil || c.Before.GetGeneration() != c.After.GetGeneration()) {
 		j.edited = j.world.Now()
+		j.world.acts++ // only users write its spec
 	}
-	if t, ok := c.After.(*v1alpha1.EtcdOperatorTask); ok && t.Status.State.IsFinal() && j.world.ended[t.UID] == 0 {
-		j.world.ended[t.UID] = j.world.Now()
-		j.world.judgeEnd(t)
+	if t, ok := c.After.(*v1alpha1.EtcdOperatorTask); ok && t.Spec.OwnerEtcdReference.Name == j.name {
+		j.task(c, t)
 	}
+	j.collected(c)
 	before, _ := c.Before.(*appsv1.StatefulSet)
 	after, _ := c.After.(*appsv1.StatefulSet)
 	if before == nil || after == nil || after.Name != j.name || j.byHand {
@@ -434,14 +408,15 @@ func (j *judge) change(c apiserver.Change) {
 	}
 }
 
-// mayStart is how long the pod of a Job may take to start.
-const mayStart = 3 * time.Minute
-
-// judgeEnd judges what a task says that has just ended: a Job that has not started in time had that time, whatever the operator's clock says.
-func (w *World) judgeEnd(t *v1alpha1.EtcdOperatorTask) {
-	lasted := time.Since(t.CreationTimestamp.Time)
-	if lasted < mayStart && slices.ContainsFunc(t.Status.LastErrors, func(e v1alpha1.LastError) bool { return e.Code == v1alpha1.ErrJobNotStarted }) {
-		w.broke("task %s has failed since its Job did not start within %s, and is there for %s", t.Name, mayStart, lasted.Round(time.Second))
+// collected judges that no pod goes with a StatefulSet that is deleted while the Etcd is there.
+func (j *judge) collected(c apiserver.Change) {
+	ends := c.Before != nil && (c.After == nil || c.Before.GetDeletionTimestamp() == nil && c.After.GetDeletionTimestamp() != nil)
+	switch e := j.etcd(); {
+	case !ends || e == nil || e.DeletionTimestamp != nil:
+	case c.Kind == "StatefulSet" && metav1.IsControlledBy(c.Before, e):
+		j.deleted = c.Before.GetUID()
+	case c.Kind == "Pod" && j.world.collecting && ptr.Deref(metav1.GetControllerOf(c.Before), metav1.OwnerReference{}).UID == j.deleted && j.deleted != "":
+		j.world.broke("pod %s goes with its StatefulSet, which was deleted while the Etcd is there", c.Key.Name)
 	}
 }
 

@@ -34,7 +34,7 @@ func (j *judge) changes(o *operator, c listChange) string {
 			continue
 		}
 		voters++
-		if j.serves(p.ID) || j.lately(p.ID) {
+		if is := j.serves(p.ID); (is || j.lately(p.ID)) && j.remains(o, p.ID, is, j.world.Now()-mostLate*time.Millisecond) {
 			serving++
 		} else {
 			down = podOfURL(p.PeerURL)
@@ -78,8 +78,8 @@ func (j *judge) consecutive(leader *members.Member) {
 		return
 	}
 	had, has, before := j.settled, leader.List(), j.settledOf
-	j.settled, j.settledOf = has, leader.Disk.Cluster
-	if before != leader.Disk.Cluster {
+	j.settled, j.settledOf = has, leader.Disk.Lineage()
+	if before != leader.Disk.Lineage() {
 		clear(j.gone)
 		return
 	}
@@ -119,9 +119,9 @@ func (j *judge) claim(o *operator, name string) string {
 	if slices.ContainsFunc(list, func(p members.Peer) bool { return podOfURL(p.PeerURL) == pod }) {
 		return fmt.Sprintf("%s deletes claim %s, whose member is listed", o.name, name)
 	}
-	if leader == nil && !j.quorate.is && j.gaveUp > j.quorate.at && len(j.clusters) > 0 {
-		if last := j.clusters[len(j.clusters)-1]; j.backups.lacks(j.world.Etcd.Acknowledged[last]) > 0 {
-			return fmt.Sprintf("%s deletes claim %s, and no snapshot has all that was acknowledged in cluster %s", o.name, name, last)
+	if leader == nil && !j.quorate.is && j.gaveUp > j.quorate.at && len(j.past) > 0 {
+		if last := len(j.past) - 1; j.backups.lacks(j.ended(last)) > 0 {
+			return fmt.Sprintf("%s deletes claim %s, and no snapshot has all that cluster %s had", o.name, name, j.past[last].id)
 		}
 		return ""
 	}

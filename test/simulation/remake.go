@@ -74,8 +74,8 @@ func (a *preparation) replaceWith(data func() (*members.Disk, string)) (why stri
 		if why != "" {
 			return why
 		}
-		a.world.copies++
-		a.disk.Made = &members.Made{Task: a.shared.Recovery.Task, Copy: strconv.Itoa(a.world.copies), Data: *d}
+		d.Task, d.Copy = a.shared.Recovery.Task, a.world.newCopy()
+		a.disk.Made = &members.Made{Task: d.Task, Copy: d.Copy, Data: *d}
 		if a.ends("made data") {
 			return ended
 		}
@@ -174,7 +174,7 @@ func (a *preparation) restore() (why string) {
 	d, why := a.fromBackup()
 	if why == "" {
 		a.aside(member.AsideSuffix)
-		d.Kept = a.disk.Kept
+		d.Kept, d.Copy = a.disk.Kept, a.world.newCopy()
 		*a.disk = *d
 	}
 	return why
@@ -202,11 +202,13 @@ func (a *preparation) fromBackup() (*members.Disk, string) {
 	}
 	d, id := &members.Disk{}, cmp.Or(a.in.NewClusterID, member.ClusterID(s.RestoreToken(), s.Founders()))
 	d.Restore(id, a.founder(s.RestoreToken()), found.writes, found.raised)
-	d, why := a.raised(d, bump)
-	if why == "" && a.in.Single {
-		a.world.Etcd.BeginAgain(id)
-	}
-	return d, why
+	return a.raised(d, bump)
+}
+
+// newCopy names another copy of data.
+func (w *World) newCopy() string {
+	w.copies++
+	return strconv.Itoa(w.copies)
 }
 
 // raised raises the revision of data by a bump at least, once the Lease of full snapshots has it, or returns why that is not recorded: the API server

@@ -41,17 +41,24 @@ func goBack(s *session, j *judge, task string, random *rand.Rand) {
 
 // confirm has a user confirm a restore, and tells the judge what it is to bring.
 func (j *judge) confirm(s *session, task, config string, goal []int, undoes bool) {
-	j.goals = append(j.goals, goal)
 	j.Task(task, v1alpha1.Restore, config)
+	j.promise(task, promise{goal: goal})
 	if !undoes {
 		return
 	}
 	s.then(s.ended(task), func(restored *v1alpha1.EtcdOperatorTask) {
 		if restored.Status.State == v1alpha1.TaskStateSucceeded {
-			j.undoes = true
 			j.Task(task+"-undone", v1alpha1.Restore, fmt.Sprintf("{undo: %s}", task))
+			j.promise(task+"-undone", promise{undoes: restored.UID})
 		}
 	})
+}
+
+// promise notes what a task has to bring that a user has created.
+func (j *judge) promise(task string, p promise) {
+	if t := apiserver.Find[*v1alpha1.EtcdOperatorTask](j.world.API.Live(), Namespace, task); t != nil {
+		j.promises[t.UID] = p
+	}
 }
 
 // replaces reports whether users have a task replace the data of the Etcd.

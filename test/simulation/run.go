@@ -30,7 +30,9 @@ type Result struct {
 	// Operations were carried out, of which Faulted with a fault in between; Injected are the faults by name.
 	Operations, Faulted int
 	Injected            map[string]int
-	Lasted              time.Duration
+	// Seen is what else has occurred.
+	Seen   census
+	Lasted time.Duration
 }
 
 var particulars = regexp.MustCompile("[0-9a-f]*[0-9][0-9a-f.]*")
@@ -61,7 +63,7 @@ func Run(t *testing.T, script Script) (r Result) {
 			o.kill()
 		}
 		w.Close()
-		r = Result{Script: script, Trace: w.Trace, Broken: w.Broken, Operations: s.done, Faulted: s.faulted, Injected: w.faults.injected, Lasted: w.Now()}
+		r = Result{Script: script, Trace: w.Trace, Broken: w.Broken, Operations: s.done, Faulted: s.faulted, Injected: w.faults.injected, Seen: w.seen, Lasted: w.Now()}
 	})
 	return r
 }
@@ -192,12 +194,12 @@ func (s *session) settle(j *judge) {
 // decide has a user do what a recovery asks for, or an Etcd that is created again, that does not know which data served last, or a change of members:
 // delete the claims with data of other clusters.
 func (s *session) decide(j *judge, asks string) {
-	if asks = strings.ToLower(asks); len(j.clusters) == 0 || !deletes.MatchString(asks) {
+	if asks = strings.ToLower(asks); len(j.past) == 0 || !deletes.MatchString(asks) {
 		return
 	}
 	for _, c := range apiserver.Of[*corev1.PersistentVolumeClaim](s.API.Live()) {
 		d := s.disks[c.Spec.VolumeName]
-		if d != nil && d.Cluster != "" && d.Cluster != j.clusters[len(j.clusters)-1] && etcdOf(podOfClaim(c.Name)) == j.name {
+		if d != nil && d.Cluster != "" && d.Cluster != j.newest().id && etcdOf(podOfClaim(c.Name)) == j.name {
 			s.Log("user", "deletes claim "+c.Name)
 			s.remove(c)
 		}
@@ -210,7 +212,7 @@ var records = regexp.MustCompile(`-p '{"status":{"clusterID":"([0-9a-f]+)"}}'`)
 // record has a user run the command in a message that records the cluster which served last.
 func (s *session) record(j *judge, asks string) {
 	for _, id := range records.FindAllStringSubmatch(asks, -1) {
-		if n := len(j.clusters); n > 0 && id[1] == j.clusters[n-1] && id[1] != j.etcd().Status.ClusterID {
+		if len(j.past) > 0 && id[1] == j.newest().id && id[1] != j.etcd().Status.ClusterID {
 			s.Log("user", "records cluster "+id[1])
 			edit(s.World, Namespace, j.name, "status", func(e *v1alpha1.Etcd) { e.Status.ClusterID = id[1] })
 		}

@@ -8,7 +8,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -72,7 +71,11 @@ func processor() time.Duration {
 
 // Whatever happens, nothing breaks, and all ends once the faults have ended. SIM_SEED runs one seed, SIM_SEEDS so many, from SIM_FIRST on, and SIM_FOR
 // ends it after a time, SIM_CPU after one of the processor. The first that breaks something ends the test, unless SIM_ON is set, and its trace and its story are written.
-func TestSimulation(t *testing.T) { simulate(t, draw().Script, 3) }
+func TestSimulation(t *testing.T) {
+	if seen := simulate(t, draw().Script, 3); duration(t, "SIM_FOR") >= time.Hour {
+		complete(t, seen)
+	}
+}
 
 // So it is with several Etcds and a policy for their fleet.
 func TestFleet(t *testing.T) { simulate(t, draw().Fleet, 1) }
@@ -80,13 +83,13 @@ func TestFleet(t *testing.T) { simulate(t, draw().Fleet, 1) }
 // draw is how scripts are drawn: with SIM_PLAIN set, for comparison, each user and each fault may come at any time.
 func draw() Draw { return os.Getenv("SIM_PLAIN") == "" }
 
-func simulate(t *testing.T, scriptOf func(seed uint64) Script, otherwise uint64) {
+func simulate(t *testing.T, scriptOf func(seed uint64) Script, otherwise uint64) census {
 	t.Helper()
 	first, seeds := number(t, "SIM_FIRST", 1), number(t, "SIM_SEEDS", otherwise)
 	if seed := number(t, "SIM_SEED", 0); seed != 0 {
 		first, seeds = seed, 1
 	}
-	begun, sum, limit, most := time.Now(), Result{Injected: map[string]int{}}, duration(t, "SIM_FOR"), duration(t, "SIM_CPU")
+	begun, sum, limit, most := time.Now(), Result{Seen: census{}}, duration(t, "SIM_FOR"), duration(t, "SIM_CPU")
 	for seed := first; seed < first+seeds; seed++ {
 		if limit > 0 && time.Since(begun) > limit || most > 0 && processor() > most {
 			seeds = seed - first
@@ -107,19 +110,26 @@ func simulate(t *testing.T, scriptOf func(seed uint64) Script, otherwise uint64)
 			shrink(t, script, r)
 		}
 		if t.Failed() && os.Getenv("SIM_ON") == "" {
-			return
+			return nil
 		}
 		sum.Operations, sum.Faulted, sum.Lasted = sum.Operations+r.Operations, sum.Faulted+r.Faulted, sum.Lasted+r.Lasted
-		for name, n := range r.Injected {
-			sum.Injected[name] += n
+		sum.Seen.addAll("fault", r.Injected)
+		for kind, counted := range r.Seen {
+			sum.Seen.addAll(kind, counted)
 		}
 	}
 	took, cost := time.Since(begun), processor()
 	t.Logf("%d seeds, %s of virtual time, %d operations, %d of them with faults, in %s: %.0f of these a minute, and %s of the processor each", seeds, sum.Lasted.Round(time.Second), sum.Operations, sum.Faulted, took.Round(time.Millisecond),
 		float64(sum.Faulted)/took.Minutes(), (cost / time.Duration(max(sum.Faulted, 1))).Round(time.Millisecond/10))
-	for _, name := range slices.Sorted(maps.Keys(sum.Injected)) {
-		t.Logf("%6d times: %s", sum.Injected[name], name)
+	for _, kind := range []string{"fault", "task", "guard", "step", "code", "reason"} {
+		for _, name := range sum.Seen.names(kind) {
+			t.Logf("%6d times: %s %s", sum.Seen[kind][name], kind, name)
+		}
 	}
+	for kind, names := range known(t) {
+		t.Logf("never: %s %s", kind, strings.Join(sum.Seen.lacks(kind, names), ", "))
+	}
+	return sum.Seen
 }
 
 // reads are what only asks for something: the trace of a seed is told without. minor is what a story is told without as well.

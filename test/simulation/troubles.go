@@ -318,7 +318,7 @@ func (c *chaos) wipingAll() func() {
 // no power until the fault is over.
 func (c *chaos) losingNew() func() {
 	j, volume, over := c.one(), c.random.IntN(3) > 0, false
-	known, lost := len(j.clusters), (*node)(nil)
+	known, lost := len(j.past), (*node)(nil)
 	late, away := volume && c.random.IntN(2) == 0, (*node)(nil)
 	if known == 0 {
 		return nil
@@ -330,10 +330,10 @@ func (c *chaos) losingNew() func() {
 		}
 		c.After(50*time.Millisecond, "chaos", "", look)
 		leader, _ := j.leader()
-		if late && away == nil && leader != nil && leader.Disk.Cluster != j.clusters[known-1] {
+		if late && away == nil && leader != nil && leader.Disk.Cluster != j.past[known-1].id {
 			away = c.loseLate(j, leader)
 		}
-		if leader == nil || len(j.clusters) == known || len(c.Etcd.Acknowledged[leader.Disk.Cluster]) == 0 || c.podOf(leader).node.silent() {
+		if leader == nil || len(j.past) == known || len(c.Etcd.Acknowledged[leader.Disk.Lineage()]) == 0 || c.podOf(leader).node.silent() {
 			return
 		}
 		switch at := c.podOf(leader).node; {

@@ -85,6 +85,19 @@ var guards = map[v1alpha1.GuardName]func(j *judge, b v1alpha1.BlockedBy) bool{
 	"VotersOdd": func(j *judge, _ v1alpha1.BlockedBy) bool { return len(j.voters())%2 == 0 },
 }
 
+// unjudged are the guards of which no rule says what has to be so in the world: another one is a decision.
+var unjudged = []v1alpha1.GuardName{
+	// What they ask for is within the operator, or was a moment ago.
+	"DeletionObserved", "ChangeObserved", "HandoverObserved", "NothingElseActs", "RemovalAnnounced", "JoinAnnounced", "MembersSettled",
+	"VersionsCompatible",
+	// They rest on who leads and on how far members are, which changes all the time.
+	"LeaderStays", "SuccessorCaughtUp", "SuccessorReady", "SnapshotTaken", "BackedUp",
+	// They ask for what users do, which is waited for in the end.
+	"VolumeReachable", "MemberRelieved", "RemovalGranted", "GoalOdd", "MembersKnown", "DataElsewhere", "StoreFree", "SingleAgreed",
+	// They are not modeled.
+	"UpdateObserved", "SourcesKeepQuorum", "GoalVotes", "SourcesPresent",
+}
+
 // outOfSight reports whether no member can give the operator its list: etcd answers that with a linearizable read, which takes a quorum, and a member
 // that leads one may be cut off with it, as the only voter.
 func (j *judge) outOfSight(v1alpha1.BlockedBy) bool {

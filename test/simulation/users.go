@@ -42,7 +42,7 @@ func (j *judge) Task(name string, of v1alpha1.TaskType, config string) {
 	w.Log("user", fmt.Sprintf("creates task %s, a %s: %s", name, of, config))
 	w.must(w.writer.Create(context.Background(), &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name},
-		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: of, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: j.name}, TTLSecondsAfterFinished: ptr.To([]int32{30, 180, 600}[w.lives.IntN(3)])},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: of, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: j.name}, TTLSecondsAfterFinished: ptr.To([]int32{30, 180, 600}[w.keeps.IntN(3)])},
 	}))
 }
 

@@ -205,7 +205,6 @@ func (s *session) createOnce(j *judge, before *v1alpha1.Etcd, squats, loses int)
 	s.loseVolumes(j, loses)
 	s.squat(j, squats)
 	s.Log("user", "creates the Etcd again")
-	j.highest = 0 // of a new Etcd that starts with a backup, revisions go on from that
 	s.Create(j.name, before.Spec, before.Annotations)
 }
 

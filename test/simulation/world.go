@@ -54,18 +54,29 @@ type World struct {
 	// revisions counts the templates of StatefulSets, and revised has the newest revision of each.
 	revisions int64
 	revised   map[types.UID]revised
-	// ended is when tasks ended.
+	// lives are what had happened when tasks were created, and ended is when they ended.
+	lives map[types.UID]life
 	ended map[types.UID]time.Duration
+	// seen counts what has occurred.
+	seen census
+	// acts counts what users did, and acted is when they did so last.
+	acts  int
+	acted time.Duration
+	// defragmented is when members were, and compacted when an Etcd was, by name.
+	defragmented, compacted map[string]time.Duration
+	// removed are the pods that operators have removed. collecting: the garbage collector is at work.
+	removed    map[types.UID]removed
+	collecting bool
 	// repeats are the newest writes of controllers.
 	repeats map[string]repeated
 	// configurations are what agents read in a ConfigMap, by its revision.
 	configurations map[*corev1.ConfigMap]*member.Shared
-	// copies is how many copies of data were made for recoveries.
+	// copies is how many copies of data were made.
 	copies int
 	// raft is how many broken promises of raft were told of.
 	raft int
-	// pace draws how long things take, and lives for how long tasks are kept.
-	pace, lives *rand.Rand
+	// pace draws how long things take, and keeps for how long tasks are kept.
+	pace, keeps *rand.Rand
 	// writer carries out at once what the controllers of Kubernetes, kubelets and users write.
 	writer *apiserver.Client
 	// pending are the controllers that are about to look again.
@@ -84,7 +95,7 @@ func New(seed uint64, nodes, etcds int) (*World, error) {
 	l := loop.New(seed)
 	w := &World{
 		Loop: l, API: apiserver.New(scheme, time.Now), Etcd: members.New(l.Random("members")), pods: map[types.UID]*pod{}, runs: map[*members.Member]*pod{}, disks: map[string]*members.Disk{},
-		pace: l.Random("pace"), lives: l.Random("lives"), pending: map[string]bool{}, repeats: map[string]repeated{}, ended: map[types.UID]time.Duration{}, faults: newFaults(l),
+		pace: l.Random("pace"), keeps: l.Random("lives"), pending: map[string]bool{}, repeats: map[string]repeated{}, removed: map[types.UID]removed{}, ended: map[types.UID]time.Duration{}, lives: map[types.UID]life{}, seen: census{}, defragmented: map[string]time.Duration{}, compacted: map[string]time.Duration{}, faults: newFaults(l),
 		configurations: map[*corev1.ConfigMap]*member.Shared{}, revised: map[types.UID]revised{},
 	}
 	if err := etcdtasks.Index(context.Background(), w.API); err != nil {
@@ -121,6 +132,14 @@ func (w *World) beat() {
 		}
 		w.beat()
 	})
+}
+
+// Log adds a line to the Trace.
+func (w *World) Log(who, what string) {
+	if who == "user" {
+		w.acts, w.acted = w.acts+1, w.Now()
+	}
+	w.Loop.Log(who, what)
 }
 
 // between draws a time between two numbers of milliseconds.
@@ -180,8 +199,15 @@ func (w *World) changed(c apiserver.Change) {
 	}
 	// An operator whose cache is behind creates objects of an Etcd that is gone.
 	if c.After == nil || c.After.GetDeletionTimestamp() != nil || c.Before == nil && len(c.After.GetOwnerReferences()) > 0 {
-		w.once("garbage collector", w.between(5, 1000), w.API.Collect)
+		w.once("garbage collector", w.between(5, 1000), w.collect)
 	}
+}
+
+// collect is the garbage collector.
+func (w *World) collect() {
+	w.collecting = true
+	w.API.Collect()
+	w.collecting = false
 }
 
 // edit changes an object, or its status, as it is now.

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Peer is an entry of a member list.
@@ -42,6 +43,8 @@ type Disk struct {
 	// Cluster is the ID of the cluster in hex; empty for no data. Member is the member's own.
 	Cluster string
 	Member  uint64
+	// Copy is which of the copies it is that were made of data, and Task for which task; empty for founders.
+	Copy, Task string
 	// Founders are the member list, Writes the writes and Base the index before the first entry of the log.
 	Founders []Peer
 	Writes   []int
@@ -74,6 +77,9 @@ type Made struct {
 	Task, Copy string
 	Data       Disk
 }
+
+// Lineage names the cluster, and the copy of data with which it has begun: an ID may begin twice.
+func (d *Disk) Lineage() string { return d.Cluster + strings.TrimSuffix("/"+d.Copy, "/") }
 
 // Last returns the index of the last entry.
 func (d *Disk) Last() int { return d.Base + len(d.Log) }
@@ -225,6 +231,7 @@ func (d *Disk) copyFrom(leader *Disk, most int) error {
 	}
 	n := min(len(leader.Log), max(synced, shared)+most)
 	d.Founders, d.Writes, d.Raised, d.Base, d.Log, d.Synced = leader.Founders, leader.Writes, leader.Raised, leader.Base, slices.Clip(leader.Log[:n]), synced
+	d.Copy, d.Task = leader.Copy, leader.Task
 	return nil
 }
 

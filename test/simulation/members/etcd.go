@@ -32,7 +32,7 @@ type Etcd struct {
 	Reaches func(a, b *Member) bool
 	// Log is told of what members do.
 	Log func(who, what string)
-	// Acknowledged are the writes that a client was told of, by the cluster that has them.
+	// Acknowledged are the writes that a client was told of, by the lineage that has them.
 	Acknowledged map[string][]int
 	// Broken are the promises of raft that were, which are errors of this model.
 	Broken []string
@@ -40,9 +40,9 @@ type Etcd struct {
 	running []*Member
 	random  *rand.Rand
 	writes  int
-	// awaited are the writes that were not acknowledged, by cluster.
+	// awaited are the writes that were not acknowledged, by lineage.
 	awaited map[string][]int
-	// told is the index up to which clients were told of what is committed, by cluster.
+	// told is the index up to which clients were told of what is committed, by lineage.
 	told map[string]int
 }
 

@@ -49,35 +49,25 @@ func (e *Etcd) Write(m *Member) bool {
 	}
 	e.writes++
 	l.Disk.Log = append(l.Disk.Log, Entry{Term: l.Disk.Term, Write: e.writes})
-	e.awaited[l.Disk.Cluster] = append(e.awaited[l.Disk.Cluster], e.writes)
+	e.awaited[l.Disk.Lineage()] = append(e.awaited[l.Disk.Lineage()], e.writes)
 	return true
 }
 
 // acknowledge tells clients of their writes that a leader has committed since the last time.
 func (e *Etcd) acknowledge(m *Member) {
-	cluster, applied := m.Disk.Cluster, m.Disk.Applied()
-	for _, entry := range applied[min(max(e.told[cluster]-m.Disk.Base, 0), len(applied)):] {
-		if i := slices.Index(e.awaited[cluster], entry.Write); i >= 0 {
-			e.awaited[cluster] = slices.Delete(e.awaited[cluster], i, i+1)
-			e.Acknowledged[cluster] = append(e.Acknowledged[cluster], entry.Write)
+	of, applied := m.Disk.Lineage(), m.Disk.Applied()
+	for _, entry := range applied[min(max(e.told[of]-m.Disk.Base, 0), len(applied)):] {
+		if i := slices.Index(e.awaited[of], entry.Write); i >= 0 {
+			e.awaited[of] = slices.Delete(e.awaited[of], i, i+1)
+			e.Acknowledged[of] = append(e.Acknowledged[of], entry.Write)
 		}
 	}
-	e.told[cluster] = max(e.told[cluster], m.Disk.Base+len(applied))
-}
-
-// BeginAgain forgets what clients of a cluster were told, unless a member of it runs. An only member that is restored again before the operator has
-// recorded the cluster ID of the restore before gets the same one, and lacks what the store does.
-func (e *Etcd) BeginAgain(cluster string) {
-	if !slices.ContainsFunc(e.running, func(m *Member) bool { return m.Disk.Cluster == cluster }) {
-		delete(e.Acknowledged, cluster)
-		delete(e.awaited, cluster)
-		delete(e.told, cluster)
-	}
+	e.told[of] = max(e.told[of], m.Disk.Base+len(applied))
 }
 
 // check checks that a leader has all that was acknowledged in its cluster.
 func (e *Etcd) check(m *Member) {
-	if lost := Missing(m.Disk, e.Acknowledged[m.Disk.Cluster]); lost > 0 {
+	if lost := Missing(m.Disk, e.Acknowledged[m.Disk.Lineage()]); lost > 0 {
 		e.Broken = append(e.Broken, fmt.Sprintf("%s leads cluster %s in term %d, and lacks %d writes that were acknowledged", m.Name, m.Disk.Cluster, m.Disk.Term, lost))
 	}
 }
