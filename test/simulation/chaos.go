@@ -48,6 +48,7 @@ var troubles = []trouble{
 	{"member killed", 1, (*chaos).killing},
 	{"a member takes another for disconnected", 1, (*chaos).doubting},
 	{"pod deleted by a user", 1, (*chaos).deleting},
+	{"node drained", 120, (*chaos).draining},
 	{"volume lost", 30, (*chaos).wiping},
 	{"volumes of a quorum lost", 30, (*chaos).wipingMost},
 	{"volume of the only member lost", 30, (*chaos).wipingOnly},

@@ -164,13 +164,13 @@ func (w *World) claimOf(p *corev1.Pod) *corev1.PersistentVolumeClaim {
 func (w *World) place(claim *corev1.PersistentVolumeClaim) (at *node) {
 	if claim != nil && claim.Spec.VolumeName != "" {
 		volume := apiserver.Find[*corev1.PersistentVolume](w.API.Live(), "", claim.Spec.VolumeName)
-		if n := w.node(volume.Labels[corev1.LabelHostname]); w.isReady(n) {
+		if n := w.node(volume.Labels[corev1.LabelHostname]); w.isReady(n) && !n.isCordoned() {
 			return n
 		}
 		return nil
 	}
 	for _, n := range w.nodes {
-		if w.isReady(n) && (at == nil || len(w.on(n)) < len(w.on(at))) {
+		if w.isReady(n) && !n.isCordoned() && (at == nil || len(w.on(n)) < len(w.on(at))) {
 			at = n
 		}
 	}
@@ -181,6 +181,15 @@ func (w *World) place(claim *corev1.PersistentVolumeClaim) (at *node) {
 func (w *World) isReady(n *node) bool {
 	o := apiserver.Find[*corev1.Node](w.API.Live(), "", n.name)
 	return o != nil && len(o.Status.Conditions) > 0 && o.Status.Conditions[0].Status == corev1.ConditionTrue
+}
+
+// isCordoned reports whether no pod is bound to a node.
+func (n *node) isCordoned() bool {
+	return apiserver.Find[*corev1.Node](n.world.API.Live(), "", n.name).Spec.Unschedulable
+}
+
+func (n *node) cordon(is bool) {
+	edit(n.world, "", n.name, "", func(o *corev1.Node) { o.Spec.Unschedulable = is })
 }
 
 // bind makes a volume for a claim, on a node.

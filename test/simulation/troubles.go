@@ -5,12 +5,14 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -174,6 +176,31 @@ func (c *chaos) deleting() func() {
 	c.Log("user", "deletes pod "+p.Name)
 	c.remove(p)
 	return func() {}
+}
+
+// draining has a user cordon a node, and evict what is on it again and again, as far as budgets let that happen.
+func (c *chaos) draining() func() {
+	n := c.nodes[c.random.IntN(len(c.nodes))]
+	if n.isCordoned() {
+		return nil
+	}
+	c.Log("user", "drains "+n.name)
+	n.cordon(true)
+	var drain func()
+	drain = func() {
+		if !n.isCordoned() {
+			return
+		}
+		for _, p := range c.on(n) {
+			o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: p.name}}
+			if err := c.writer.SubResource("eviction").Create(context.Background(), o, &policyv1.Eviction{}); err == nil && !p.ending {
+				c.Log("user", "evicts pod "+p.name)
+			}
+		}
+		c.After(5*time.Second, "user", "", drain)
+	}
+	drain()
+	return func() { n.cordon(false) }
 }
 
 // wiping loses what is on a volume, if all members serve, and the others can go on without.
