@@ -135,6 +135,7 @@ func (s *session) total() (n int) {
 func (s *session) help(j *judge) {
 	s.After(time.Duration(20+s.helping.IntN(60))*time.Second, "user", "", func() {
 		s.help(j)
+		s.unsuspend(j)
 		switch q := j.seen; {
 		case q.is:
 			s.settle(j)

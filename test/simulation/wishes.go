@@ -36,10 +36,7 @@ var wishes = []wish{
 	{"maintains", func(_ *session, j *judge, task string, _ *rand.Rand) {
 		j.Task(task, v1alpha1.OnDemandMaintenance, "{etcdCompaction: true, etcdDefragmentation: true}")
 	}},
-	{"recreates", func(_ *session, j *judge, task string, _ *rand.Rand) {
-		changeTemplate(nil, j, task, nil)
-		j.Task(task, v1alpha1.RecreateRollout, "")
-	}},
+	{"recreates", recreate},
 	{"scales", scale},
 	{"hibernates, and wakes up", hibernate},
 	{"replaces the only pod behind a second member", surge},
@@ -47,12 +44,21 @@ var wishes = []wish{
 	{"removes a member with etcdctl", etcdctl},
 	{"deletes the Etcd, and creates it again", createAgain},
 	{"goes back to an earlier state", goBack},
+	{"restarts by eviction", func(_ *session, j *judge, task string, _ *rand.Rand) {
+		j.Task(task, v1alpha1.QuorumAwareRollout, "{restart: true, podRemoval: Evict}")
+	}},
+	{"restarts, whatever some guards say", overrides},
+	{"has rollouts start suspended", manual},
+	{"deletes a task that runs", abort},
+	{"suspends a task that runs, which is resumed", suspend},
 	{"recovers, needed or not", func(_ *session, j *judge, task string, _ *rand.Rand) { j.Task(task, v1alpha1.QuorumLossRecovery, "") }},
 }
 
 // scriptWishes are operations that scripts have, and no seed draws.
 var scriptWishes = []wish{
 	{"scales the StatefulSet by hand", scaleByHand},
+	// The judge knows the undo of a Restore only while no other one is between the two.
+	{"undoes the newest Restore that is still there", undoLate},
 }
 
 func (j *judge) etcd() *v1alpha1.Etcd {
@@ -73,6 +79,11 @@ func (j *judge) asked() int32 {
 
 func changeTemplate(_ *session, j *judge, task string, _ *rand.Rand) {
 	edit(j.world, Namespace, j.name, "", func(e *v1alpha1.Etcd) { e.Spec.Annotations = map[string]string{"changed": task} })
+}
+
+func recreate(_ *session, j *judge, task string, _ *rand.Rand) {
+	changeTemplate(nil, j, task, nil)
+	j.Task(task, v1alpha1.RecreateRollout, "")
 }
 
 // scale asks for another number of members, and agrees to one.
