@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Result is what has become of a seed.
@@ -82,6 +83,9 @@ func (s *session) run(script Script) {
 		spec := v1alpha1.EtcdSpec{Replicas: script.Members}
 		if script.Store {
 			spec.Backup, j.backups = store(), &backups{world: s.World, of: j, begun: map[string][]string{}}
+			if s.fleet != nil {
+				spec.Backup.FullSnapshotSchedule = ptr.To("0 3 * * *") // one of its own would make its template another one
+			}
 			j.backups.keep()
 		}
 		s.Create(j.name, spec, nil)
