@@ -56,7 +56,7 @@ func (w *World) finish(name string) {
 		disk = w.disks[claim.Spec.VolumeName]
 	}
 	said, does := w.work(p.Spec.Containers[0].Args, disk)
-	if !does {
+	if !does || w.faults.still {
 		w.After(w.between(1000, 5000), "Job controller", "", func() { w.finish(name) })
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -69,8 +70,16 @@ func (w *World) podChanged(p *corev1.Pod, gone bool) {
 		known.after(w.between(200, 3000), known.begin)
 	case p.DeletionTimestamp != nil && !known.ending:
 		known.ending = true
-		known.after(w.between(50, 3000), known.end)
+		known.after(w.between(50, w.ends(p)), known.end)
 	}
+}
+
+// ends is within how many milliseconds a pod ends: its containers do within a few seconds, or are killed after the grace period.
+func (w *World) ends(p *corev1.Pod) int {
+	if grace := int(ptr.Deref(p.DeletionGracePeriodSeconds, 0)); w.faults.slowly {
+		return max(1000*grace, 100)
+	}
+	return 3000
 }
 
 // after has the kubelet do something with a pod after a while; if its node is lost then, once it is back.
