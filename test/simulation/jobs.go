@@ -111,7 +111,7 @@ func aside(d *members.Disk) []string {
 
 // survey is what the agent says of a volume.
 func survey(d *members.Disk) member.Survey {
-	if d == nil || d.Cluster == "" {
+	if d == nil || d.Cluster == "" || d.Joining {
 		s := member.Survey{State: member.SurveyNone, Free: freeBytes}
 		if d != nil {
 			s.Kept, s.KeptRevisions = kept(d)

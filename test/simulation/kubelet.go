@@ -37,6 +37,9 @@ type pod struct {
 	// prepared: the init container has let the member start. refused is what it says while it does not.
 	prepared bool
 	refused  string
+	// joinsBy are the members by which it joins, and words the last ones of its etcd, if that has refused to.
+	joinsBy []string
+	words   string
 	// volume is what the init container has said of the volume.
 	volume cluster.Volume
 	waits  int
@@ -193,10 +196,23 @@ func (p *pod) crash(why string) {
 // restart has the kubelet start the member's process again, later each time, unless its node has lost its power meanwhile: then the pod begins again.
 func (p *pod) restart() {
 	p.alone(min(time.Duration(1<<min(p.crashes, 5))*time.Second, 30*time.Second), func() {
-		if p.prepared {
-			p.run()
-		}
+		p.start()
 	})
+}
+
+// start starts the member's process, if the agent has prepared it since the node has started.
+func (p *pod) start() {
+	if p.prepared {
+		p.run()
+	}
+}
+
+// joins is how long the container of a member that joins takes to start: seldom its image has to be pulled.
+func (w *World) joins() time.Duration {
+	if w.pace.IntN(8) == 0 {
+		return w.between(1000, 30_000)
+	}
+	return w.between(50, 500)
 }
 
 // run starts the member's process.
@@ -205,12 +221,19 @@ func (p *pod) run() {
 		return
 	}
 	p.prepared, p.refused = true, ""
-	if p.bad {
+	if p.words = ""; p.disk.Joining {
+		p.words = p.world.Etcd.Refuses(p.disk, p.reaches(p.joinsBy))
+	}
+	if p.words != "" {
+		p.world.Log(p.name, "its etcd refuses to start: "+p.words)
+	}
+	if p.bad || p.words != "" {
 		p.crashes++
 		p.report()
 		p.restart()
 		return
 	}
+	p.disk.Joining = false
 	p.member, p.started = p.world.Etcd.Start(p.name, p.disk), time.Now()
 	p.world.runs[p.member] = p
 	p.report()

@@ -173,6 +173,9 @@ var deletes = regexp.MustCompile(`delete (claim|each claim|its claim)\b`)
 // rejoins is how a recovery asks for it to delete the pod of a member that was removed with etcdctl.
 var rejoins = regexp.MustCompile(`if etcdctl member list does not name it, it was removed, and joins again once pod (\S+) is deleted`)
 
+// refuses is how it asks for it to delete the pod of one whose etcd refuses the member list.
+var refuses = regexp.MustCompile(`its etcd refuses to start\. Delete pod (\S+), and it joins`)
+
 // settle has a user do what changes of members ask for, whose volumes have data of another cluster: one that grows again after its only member has
 // restored the backup has that. So it is with a recovery that waits for a member which was removed, and with an Etcd that records another cluster than
 // the one that serves.
@@ -181,16 +184,22 @@ func (s *session) settle(j *judge) {
 		s.record(j, saidOf(e))
 	}
 	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
-		switch asks := rejoins.FindStringSubmatch(said(t)); {
+		switch asks, again := rejoins.FindStringSubmatch(said(t)), refuses.FindStringSubmatch(said(t)); {
 		case t.Spec.OwnerEtcdReference.Name != j.name || t.Status.State.IsFinal():
 		case t.Spec.Type == v1alpha1.MembershipChange:
 			s.decide(j, said(t))
 		case asks != nil && !slices.ContainsFunc(j.list, func(p members.Peer) bool { return podOfURL(p.PeerURL) == asks[1] }):
-			if p := apiserver.Find[*corev1.Pod](s.API.Live(), Namespace, asks[1]); p != nil && p.DeletionTimestamp == nil {
-				s.Log("user", "deletes pod "+asks[1])
-				s.remove(p)
-			}
+			s.deletePod(asks[1])
+		case again != nil:
+			s.deletePod(again[1])
 		}
+	}
+}
+
+func (s *session) deletePod(name string) {
+	if p := apiserver.Find[*corev1.Pod](s.API.Live(), Namespace, name); p != nil && p.DeletionTimestamp == nil {
+		s.Log("user", "deletes pod "+name)
+		s.remove(p)
 	}
 }
 
