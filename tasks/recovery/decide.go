@@ -56,6 +56,8 @@ type Input struct {
 	// StartedSince is since when this operator has seen the members started without a gap; zero in other phases. It is not the time in the
 	// status, which an operator with another clock may have written.
 	StartedSince time.Time
+	// Asked is how many members users ask for.
+	Asked int
 	// ClusterID is the recorded ID of the cluster, in hex.
 	ClusterID string
 	// Configured: the configuration of the members says how the cluster is rebuilt.
@@ -96,7 +98,7 @@ func (in Input) confirming(now time.Time) Decision {
 	next.PhaseSince = metav1.Time{Time: cmp.Or(next.PhaseSince.Time, now)}
 	next.PreviousClusterID = in.ClusterID
 	next.LostSince = nil
-	lost, why := quorumLost(s)
+	lost, why := quorumLost(s, in.Asked)
 	switch {
 	case newcluster.Quorate(s):
 		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum returned on its own, and nothing was changed: " + why}

@@ -100,7 +100,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	} else if newest == (Backup{}) && etcd.Status.Recovery == nil && allRefuse(snapshot) {
 		return reject(v1alpha1.ErrNothingToRecover, "every member of Etcd %s has lost its data, and no backup is recorded: nothing can be recovered. If a volume can still be found, restore it under the name of its claim; otherwise delete the Etcd and its claims, and create the Etcd again%s", etcd.Name, mayHaveStore)
 	}
-	_, why := quorumLost(snapshot)
+	_, why := quorumLost(snapshot, int(etcd.Spec.Replicas))
 	return tasks.Verdict{Outcome: tasks.Continue, Message: why}, nil
 }
 
@@ -128,7 +128,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 		return tasks.Unobserved(tasks.Fail, err)
 	}
 	in := Input{
-		Snapshot: snapshot, Task: task.Object.UID, ClusterID: task.Etcd.Status.ClusterID,
+		Snapshot: snapshot, Task: task.Object.UID, Asked: int(task.Etcd.Spec.Replicas), ClusterID: task.Etcd.Status.ClusterID,
 		Recorded: ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}),
 	}
 	if r := task.Etcd.Status.Recovery; r != nil {
@@ -136,7 +136,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	}
 	switch in.Recorded.Phase {
 	case "", v1alpha1.RecoveryConfirming:
-		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot)
+		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot, in.Asked)
 	case v1alpha1.RecoveryStarting:
 		in.StartedSince = h.losses.starting(task.Object.UID, task.Object.Generation, snapshot)
 	case v1alpha1.RecoverySurveying:

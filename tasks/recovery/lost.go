@@ -5,8 +5,8 @@
 package recovery
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,8 +34,8 @@ func describeQuorum(s *cluster.Snapshot) string {
 //
 // The quorum is that of the known voters, not of the replicas: a recovered cluster has one voter at first, and a growing one has fewer
 // voters than replicas. A readiness probe is a linearizable read, so one that passes proves a quorum, however small.
-func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
-	voters := cmp.Or(len(s.Cluster.Voters), s.Replicas())
+func quorumLost(s *cluster.Snapshot, asked int) (lost bool, why string) {
+	voters := fewestVoters(s, asked)
 	if newcluster.Quorate(s) {
 		return false, describeQuorum(s)
 	}
@@ -73,6 +73,20 @@ func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 	return true, fmt.Sprintf("%s %s no leader, and the remaining members are too few to form a quorum", strings.Join(answering, ", "), verbs)
 }
 
+// fewestVoters returns how many voters the cluster has by its member list, or may have if no member that answers serves that. Learners do not: if one answers,
+// there may be one voter, since members are added to a cluster of any size. A member beyond those that users ask for may have no vote yet, or none any more.
+func fewestVoters(s *cluster.Snapshot, asked int) int {
+	switch learns := func(o cluster.Ordinal) bool { return o.Answers && o.Role == v1alpha1.RoleLearner }; {
+	case len(s.Cluster.Voters) > 0:
+		return len(s.Cluster.Voters)
+	case slices.ContainsFunc(s.Ordinals, learns):
+		return 1
+	case asked > 0:
+		return min(asked, s.Replicas())
+	}
+	return s.Replicas()
+}
+
 // maxUnobserved is the longest gap between two observations that does not reset a timer: ten times the poll interval.
 const maxUnobserved = 10 * time.Second
 
@@ -90,8 +104,8 @@ type lasts struct {
 }
 
 // observe records an observation in phase Confirming, and returns since when the quorum is lost; zero if it is not.
-func (l *losses) observe(task types.UID, generation int64, s *cluster.Snapshot) time.Time {
-	if lost, _ := quorumLost(s); !lost {
+func (l *losses) observe(task types.UID, generation int64, s *cluster.Snapshot, asked int) time.Time {
+	if lost, _ := quorumLost(s, asked); !lost {
 		return l.next(task, lasts{}, s.At)
 	}
 	return l.next(task, lasts{v1alpha1.RecoveryConfirming, generation}, s.At)

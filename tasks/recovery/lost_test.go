@@ -49,6 +49,10 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 	ready := func(probed bool) func(*Input) {
 		return func(in *Input) { in.Snapshot.Ordinals[0].Pod.Ready, in.Snapshot.Ordinals[0].Pod.Probed = true, probed }
 	}
+	learner := func(in *Input) { in.Snapshot.Cluster.Voters, in.Snapshot.Ordinals[2].Role = nil, v1alpha1.RoleLearner }
+	asked := func(n int) func(*Input) {
+		return func(in *Input) { in.Asked = n }
+	}
 	unknown := func(in *Input) { in.Snapshot.Cluster.Voters = nil }
 	leaderless := func(in *Input) {
 		in.Snapshot.Cluster.LeaderKnown = false
@@ -71,33 +75,38 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 		lost   bool
 		says   string
 	}{
-		"a leader has not stepped down yet":                  {[]func(*Input){leads}, false, "a member still knows a leader, although only 1 of 3 voters serve"},
-		"a quorum":                                           {[]func(*Input){serving(before, 0, 2)}, false, "2 of 3 voters serve"},
-		"none is silent":                                     {nil, true, "main-2"},
-		"one is":                                             {[]func(*Input){silent(0)}, true, "main-2"},
-		"one that has not started is not":                    {[]func(*Input){silent(0), created}, true, "main-2"},
-		"two are":                                            {[]func(*Input){silent(0), silent(1)}, false, "main-0, main-1 do not answer"},
-		"the only voter of a recovered cluster":              {[]func(*Input){silent(0), lone}, false, "main-0 does not answer, may be running, and would be a quorum by itself"},
-		"two of three, as the fourth is added":               {[]func(*Input){silent(0), silent(1), grows}, false, "main-0, main-1 do not answer"},
-		"one whose probe passes, and voters are unknown":     {[]func(*Input){silent(0), unknown, ready(true)}, false, "the readiness probe of main-0 passes"},
-		"one that has no probe, and voters are unknown":      {[]func(*Input){silent(0), unknown, ready(false)}, true, "main-2"},
-		"two that were dead when their nodes were lost":      {[]func(*Input){lastSeen(v1alpha1.ClassDead, 0, 1)}, false, "main-0, main-1 do not answer"},
-		"two that were starting when their nodes were lost":  {[]func(*Input){lastSeen(v1alpha1.ClassStarting, 0, 1)}, false, "main-0, main-1 do not answer"},
-		"two that were terminating when their nodes were":    {[]func(*Input){lastSeen(v1alpha1.ClassTerminating, 0, 1)}, false, "main-0, main-1 do not answer"},
-		"one that was dead when its node was lost":           {[]func(*Input){lastSeen(v1alpha1.ClassDead, 0)}, true, "main-2"},
-		"a pod beyond the replicas":                          {[]func(*Input){surplus("main-3")}, true, "main-2"},
-		"one, and a pod beyond the replicas":                 {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 do not answer"},
-		"two pods beyond the replicas":                       {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 do not answer"},
-		"a member elsewhere":                                 {[]func(*Input){elsewhere}, true, "main-2"},
-		"a quorum whose leader is unknown":                   {[]func(*Input){serving(before, 0, 2), leaderless}, false, "2 of 3 voters serve"},
-		"the only voter serves":                              {[]func(*Input){serving(before, 2), leaderless, only}, false, "voters serve"},
-		"no member answers, nothing is known, one is silent": {[]func(*Input){nothing, silent(0)}, true, "no member serves"},
-		"no member answers, nothing is known, two are":       {[]func(*Input){nothing, silent(0), silent(1)}, false, "main-0, main-1 do not answer"},
-		"one that is elsewhere, and a surplus":               {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger do not answer"},
+		"a leader has not stepped down yet": {[]func(*Input){leads}, false, "a member still knows a leader, although only 1 of 3 voters serve"},
+		"a quorum":                          {[]func(*Input){serving(before, 0, 2)}, false, "2 of 3 voters serve"},
+		"none is silent":                    {nil, true, "main-2"},
+		"one is":                            {[]func(*Input){silent(0)}, true, "main-2"},
+		"one that has not started is not":   {[]func(*Input){silent(0), created}, true, "main-2"},
+		"two are":                           {[]func(*Input){silent(0), silent(1)}, false, "main-0, main-1 do not answer"},
+		"a voter beside a learner, which has no list to give":  {[]func(*Input){silent(0), learner}, false, "main-0 does not answer, may be running, and would be a quorum by itself"},
+		"none, beside such a learner":                          {[]func(*Input){learner}, true, "main-2 answers but knows no leader"},
+		"the only voter of a recovered cluster":                {[]func(*Input){silent(0), lone}, false, "main-0 does not answer, may be running, and would be a quorum by itself"},
+		"two of three, as the fourth is added":                 {[]func(*Input){silent(0), silent(1), grows}, false, "main-0, main-1 do not answer"},
+		"one whose probe passes, and voters are unknown":       {[]func(*Input){silent(0), unknown, ready(true)}, false, "the readiness probe of main-0 passes"},
+		"one that has no probe, and voters are unknown":        {[]func(*Input){silent(0), unknown, ready(false)}, true, "main-2"},
+		"two that were dead when their nodes were lost":        {[]func(*Input){lastSeen(v1alpha1.ClassDead, 0, 1)}, false, "main-0, main-1 do not answer"},
+		"two that were starting when their nodes were lost":    {[]func(*Input){lastSeen(v1alpha1.ClassStarting, 0, 1)}, false, "main-0, main-1 do not answer"},
+		"two that were terminating when their nodes were":      {[]func(*Input){lastSeen(v1alpha1.ClassTerminating, 0, 1)}, false, "main-0, main-1 do not answer"},
+		"one that was dead when its node was lost":             {[]func(*Input){lastSeen(v1alpha1.ClassDead, 0)}, true, "main-2"},
+		"a pod beyond the replicas":                            {[]func(*Input){surplus("main-3")}, true, "main-2"},
+		"one, and a pod beyond the replicas":                   {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 do not answer"},
+		"two pods beyond the replicas":                         {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 do not answer"},
+		"a member elsewhere":                                   {[]func(*Input){elsewhere}, true, "main-2"},
+		"a quorum whose leader is unknown":                     {[]func(*Input){serving(before, 0, 2), leaderless}, false, "2 of 3 voters serve"},
+		"the only voter serves":                                {[]func(*Input){serving(before, 2), leaderless, only}, false, "voters serve"},
+		"no member answers, nothing is known, one is silent":   {[]func(*Input){nothing, silent(0)}, true, "no member serves"},
+		"so it is beside members that users no longer ask for": {[]func(*Input){nothing, silent(0), asked(1)}, false, "main-0 does not answer, may be running, and would be a quorum by itself"},
+		"not if there are as many as they ask for":             {[]func(*Input){nothing, silent(0), asked(3)}, true, "no member serves"},
+		"no member answers, nothing is known, two are":         {[]func(*Input){nothing, silent(0), silent(1)}, false, "main-0, main-1 do not answer"},
+		"one that is elsewhere, and a surplus":                 {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger do not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			lost, why := quorumLost(newInput(c.change...).Snapshot)
+			in := newInput(c.change...)
+			lost, why := quorumLost(in.Snapshot, in.Asked)
 			g.Expect(lost).To(Equal(c.lost), why)
 			g.Expect(why).To(ContainSubstring(c.says))
 		})
@@ -126,7 +135,7 @@ func TestTimeThatGoesBackBeginsTheGracePeriodAgain(t *testing.T) {
 	at := func(seconds time.Duration) time.Time {
 		s := newInput().Snapshot
 		s.At = epoch.Add(seconds * time.Second)
-		return l.observe("task", 1, s)
+		return l.observe("task", 1, s, 3)
 	}
 	g.Expect(at(0)).To(Equal(epoch))
 	g.Expect(at(5)).To(Equal(epoch))
