@@ -83,7 +83,7 @@ func newTrial(t *testing.T, n int, wanted int32) *trial {
 		name := fmt.Sprintf("main-%d", i)
 		s.Ordinals = append(s.Ordinals, cluster.Ordinal{
 			Name: name, Member: name, Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, MemberID: uint64(i + 1), Answers: true, Serving: true,
-			Pod: &cluster.Pod{UID: types.UID(name), ResourceVersion: "1", Ready: true, Endpoint: "http://" + name, EtcdStarted: noon},
+			Pod: &cluster.Pod{UID: types.UID(name), ResourceVersion: "1", Ready: true, Endpoint: "http://" + name + ":2379", EtcdStarted: noon},
 		})
 		r.list = append(r.list, etcdclient.Member{ID: uint64(i + 1), Name: name})
 		s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Name: name, Ordinal: i, Serving: true})
@@ -267,7 +267,7 @@ func TestGrows(t *testing.T) {
 	}
 	r.reads()
 	r.Expect(r.next(time.Second).Step.Operation).To(Equal("AddLearner"))
-	r.Expect(r.asked).To(Equal([]string{"add [http://main-1.main-peer.ns.svc:2380] at http://main-0"}))
+	r.Expect(r.asked).To(Equal([]string{"add [http://main-1.main-peer.ns.svc:2380] at http://main-0:2379"}))
 	r.Expect(r.task.Object.Status.Membership.Request).To(HaveField("Before", int32(1)))
 	r.Expect(r.told()).To(Equal(&member.Members{Etcd: "etcd", ClusterID: "cafe", Generation: 2, Joining: map[string]string{"main-1": "main-1"}}), "agents change nothing themselves from now on")
 }
@@ -373,9 +373,9 @@ func TestAnotherIsAsked(t *testing.T) {
 		return r
 	}
 	r := begin()
-	r.refuse = []string{"http://main-0", "http://main-1"}
+	r.refuse = []string{"http://main-0:2379", "http://main-1:2379"}
 	r.Expect(r.settle().Step.Operation).To(Equal("AddLearner"))
-	r.Expect(r.asked).To(HaveExactElements(HaveSuffix("at http://main-0"), HaveSuffix("at http://main-1"), HaveSuffix("at http://main-2")))
+	r.Expect(r.asked).To(HaveExactElements(HaveSuffix("at http://main-0:2379"), HaveSuffix("at http://main-1:2379"), HaveSuffix("at http://main-2:2379")))
 
 	r = begin()
 	r.fails = errors.New("the answer was lost")
@@ -425,14 +425,14 @@ func TestShrinks(t *testing.T) {
 	r.Expect(pod.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationMembersTold, "43"))
 
 	r.Expect(r.next(time.Second).Step.Operation).To(Equal("MoveLeader"))
-	r.Expect(r.asked).To(Equal([]string{"lead 1 at http://main-4"}))
+	r.Expect(r.asked).To(Equal([]string{"lead 1 at http://main-4:2379"}))
 	r.live.Cluster.Leader, r.live.Ordinals[0].Role, r.live.Ordinals[4].Role = 1, v1alpha1.RoleLeader, v1alpha1.RoleFollower
 	r.read[4] = cluster.Read{Etcd: "etcd", Generation: 42, Leaving: true}
 	r.read[3] = cluster.Read{Etcd: "etcd", Generation: 43, Leaving: true}
 	r.Expect(r.settle().Message).To(HavePrefix("RemovalAnnounced: the agent of main-4 has not read yet"))
 	r.read[4] = cluster.Read{Etcd: "etcd", Generation: 43, Leaving: true}
 	r.Expect(r.next(time.Second).Step.Operation).To(Equal("RemoveMember"))
-	r.Expect(r.asked).To(ContainElement("remove 5 at http://main-0"))
+	r.Expect(r.asked).To(ContainElement("remove 5 at http://main-0:2379"))
 }
 
 // Beside a rollout, no voter that serves leaves an odd number, which the list of the observation says: where no member has returned one, a list that is

@@ -42,7 +42,7 @@ func joining(t *testing.T) *trial {
 func (r *trial) join(ordinal int, learner bool) {
 	o, id := &r.live.Ordinals[ordinal], uint64(10+ordinal)
 	o.Role, o.Class, o.MemberID, o.Answers, o.Serving = v1alpha1.RoleLearner, v1alpha1.ClassUnready, id, true, true
-	o.Pod.Refusal, o.Pod.Ready, o.Pod.Endpoint, o.Pod.EtcdStarted = nil, true, "http://"+o.Name, noon
+	o.Pod.Refusal, o.Pod.Ready, o.Pod.Endpoint, o.Pod.EtcdStarted = nil, true, "http://"+o.Name+":2379", noon
 	if !learner {
 		o.Role, o.Class = v1alpha1.RoleFollower, v1alpha1.ClassParticipating
 		r.list[len(r.list)-1].Learner = false
@@ -95,7 +95,7 @@ func TestMigrates(t *testing.T) {
 		r.live.Cluster.Voters = append(r.live.Cluster.Voters[:2-i:2-i], r.live.Cluster.Voters[3-i:]...)
 	}
 	r.Expect(r.settle().Outcome).To(Equal(tasks.Done))
-	r.Expect(r.asked).To(Equal([]string{"promote c at http://s0", "lead a at http://s0", "remove 3 at http://main-0", "remove 2 at http://main-0", "remove 1 at http://main-0"}))
+	r.Expect(r.asked).To(Equal([]string{"promote c at http://s0", "lead a at http://s0", "remove 3 at http://main-0:2379", "remove 2 at http://main-0:2379", "remove 1 at http://main-0:2379"}))
 }
 
 // Before the first member is added to the source, the Etcd gets the finalizer by which its members leave again. If that fails, or the Etcd is

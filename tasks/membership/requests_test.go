@@ -200,7 +200,7 @@ func TestCodesOfRefusals(t *testing.T) {
 			r.live.Ordinals[i].Serving = true
 		}
 	}
-	r.Expect(r.asked).To(Equal([]string{"lead 1 at http://main-0", "promote 2 at http://main-0", "remove 2 at http://main-0", "add [http://main-0.main-peer.ns.svc:2380] at http://main-0"}))
+	r.Expect(r.asked).To(Equal([]string{"lead 1 at http://main-0:2379", "promote 2 at http://main-0:2379", "remove 2 at http://main-0:2379", "add [http://main-0.main-peer.ns.svc:2380] at http://main-0:2379"}))
 	r.live.Ordinals[0].Pod.PeerTLS = v1alpha1.TLSOn
 	in := input{}
 	in.Etcd, in.Snapshot = r.task.Etcd, r.live

@@ -38,6 +38,9 @@ func describeQuorum(s *cluster.Snapshot) string {
 // voters than replicas. Only a voter returns the member list; without it, the fewest that the cluster may have count. A readiness probe is a
 // linearizable read, so one that passes proves a quorum, however small.
 func quorumLost(s *cluster.Snapshot, fewest int) (lost bool, why string) {
+	if slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Answers && o.Role == v1alpha1.RoleLearner }) {
+		fewest = 1 // members are added to a cluster of any size
+	}
 	voters := cmp.Or(len(s.Cluster.Voters), fewest)
 	if newcluster.Quorate(s) {
 		return false, describeQuorum(s)
@@ -79,6 +82,9 @@ func quorumLost(s *cluster.Snapshot, fewest int) (lost bool, why string) {
 // fewestVoters returns how many voters the cluster has at least, by what is recorded of the tasks that change their number. It is pure.
 func fewestVoters(etcd *v1alpha1.Etcd, all []v1alpha1.EtcdOperatorTask, replicas int) int {
 	fewest := replicas
+	if asked := int(etcd.Spec.Replicas); asked > 0 {
+		fewest = min(fewest, asked) // a member beyond them may have no vote yet, or none any more
+	}
 	if r := etcd.Status.Recovery; r != nil {
 		fewest = min(fewest, votersOfRecovered(all, r.TaskUID, replicas))
 	}

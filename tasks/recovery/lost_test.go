@@ -196,6 +196,8 @@ func TestQuorumIsNotLostWhileTheOnlyVoterMayRun(t *testing.T) {
 	}{
 		"no change is recorded":                       {3, []int{0}, nil, nil, nil, true},
 		"two of three":                                {3, []int{0, 1}, nil, nil, nil, false},
+		"a learner answers":                           {3, []int{0, 1}, learner, nil, nil, false},
+		"users ask for one by now":                    {3, []int{0}, nil, []func(*v1alpha1.Etcd){ofSize(1)}, nil, false},
 		"a voter returns the list":                    {3, []int{0, 1}, answering{"http://10.0.0.1:2379": {ClusterID: before, MemberID: 2}}, []func(*v1alpha1.Etcd){recovery}, nil, true},
 		"recovered, and its task is deleted":          {3, []int{0}, nil, []func(*v1alpha1.Etcd){recovery}, nil, false},
 		"recovered, and a learner answers":            {3, []int{0, 1}, learner, []func(*v1alpha1.Etcd){recovery}, nil, false},
@@ -220,7 +222,8 @@ func TestQuorumIsNotLostWhileTheOnlyVoterMayRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			s := observed(t, c.replicas, c.running, c.members)
-			lost, why := quorumLost(s, fewestVoters(lostEtcd(c.etcd...), c.tasks, s.Replicas()))
+			etcd := lostEtcd(append([]func(*v1alpha1.Etcd){ofSize(int32(c.replicas))}, c.etcd...)...)
+			lost, why := quorumLost(s, fewestVoters(etcd, c.tasks, s.Replicas()))
 			g.Expect(lost).To(Equal(c.lost), why)
 		})
 	}

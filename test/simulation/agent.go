@@ -37,6 +37,9 @@ func (p *pod) prepare() {
 	if p.ending || p.prepared || p.disk == nil || p.told == nil {
 		return
 	}
+	if p.disk.Joining {
+		p.disk.Unjoin()
+	}
 	a := &preparation{pod: p, shared: p.told.Settled()}
 	var err error
 	if a.id, err = a.shared.Identify(p.name); err != nil {
@@ -100,10 +103,13 @@ func (a *preparation) look() {
 }
 
 // reached are the members that answer this one at all.
-func (a *preparation) reached() (all []*members.Member) {
-	w := a.world
+func (a *preparation) reached() []*members.Member { return a.reaches(a.id.PeerClientURLs) }
+
+// reaches returns the members that a pod reaches, of those at some URLs.
+func (p *pod) reaches(urls []string) (all []*members.Member) {
+	w := p.world
 	for _, m := range w.Etcd.Running() {
-		if at := w.podOf(m); !m.Frozen && at != a.pod && w.connected(at.node, a.node) && slices.ContainsFunc(a.id.PeerClientURLs, func(url string) bool { return strings.Contains(url, "//"+m.Name+".") }) {
+		if at := w.podOf(m); !m.Frozen && at != p && w.connected(at.node, p.node) && slices.ContainsFunc(urls, func(url string) bool { return strings.Contains(url, "//"+m.Name+".") }) {
 			all = append(all, m)
 		}
 	}
@@ -155,7 +161,9 @@ func (a *preparation) act(d member.Decision) bool {
 		return a.bootstrap()
 	case member.Join:
 		a.disk.Join(a.in.OthersClusterID, a.listed().ID, a.list)
-		return true
+		a.prepared, a.refused, a.joinsBy = true, "", a.id.PeerClientURLs
+		a.alone(a.world.joins(), a.start)
+		return false
 	case member.SetAside:
 		a.aside(d.Suffix)
 		a.after(a.world.between(50, 500), a.prepare)

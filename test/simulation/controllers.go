@@ -44,7 +44,7 @@ func (w *World) protect() {
 			continue
 		}
 		if used[c.Name] {
-			w.once("claims", w.between(500, 1000), w.protect)
+			w.controller("claims", w.between(500, 1000), w.protect)
 			continue
 		}
 		edit(w, c.Namespace, c.Name, "", func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil })

@@ -142,6 +142,8 @@ func refusal(err error) error {
 		return rpctypes.ErrMemberLearnerNotReady
 	case errors.Is(err, members.ErrNotFound):
 		return rpctypes.ErrMemberNotFound
+	case errors.Is(err, members.ErrURLExists):
+		return rpctypes.ErrPeerURLExist
 	case errors.Is(err, members.ErrTooMany):
 		return rpctypes.ErrTooManyLearners
 	case errors.Is(err, members.ErrNoStrictQuota):

@@ -37,6 +37,8 @@ type faults struct {
 	fatal bool
 	// storeless: the store of backups does not answer.
 	storeless bool
+	// still: the controllers of Kubernetes do nothing. slowly: pods take up to their grace period to end.
+	still, slowly bool
 	// torn: agents end between two acts of those that replace data.
 	torn bool
 	// skew is how far off the clock of the next operator is; 0 for what is drawn.

@@ -37,18 +37,24 @@ var fleetWishes = []wish{
 		s.open++
 		s.spoil(crashes+task, time.Duration([]int{60, 660}[random.IntN(2)]+random.IntN(200))*time.Second, random.IntN(3) > 0)
 	}},
+	{"changes the policy", func(s *session, _ *judge, _ string, random *rand.Rand) {
+		s.fleet.limit, s.fleet.canary = 1+random.IntN(2), random.IntN(3) > 0
+		s.amend(random.IntN(3) == 0, time.Duration(random.IntN(60))*time.Second)
+	}},
 	{"deletes the ledger", func(s *session, _ *judge, _ string, _ *rand.Rand) {
 		s.remove(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: v1alpha1.FleetConfigMap}})
 	}},
 }
 
-// inFleets are the operations on one Etcd that a fleet has, too.
-var inFleets = []string{"restarts", "recreates", "maintains", "changes the pod template", "deletes the Etcd, and creates it again"}
+// inFleets are the operations on one Etcd that a fleet has, too. None scales: while a recreation exists that a change of members has preempted, no task replaces
+// the pod of a new member whose template crashes, so that neither ends.
+var inFleets = []string{"restarts", "recreates", "maintains", "changes the pod template", "deletes the Etcd, and creates it again",
+	"hibernates, and wakes up", "goes back to an earlier state", "deletes a task that runs", "suspends a task that runs, which is resumed"}
 
 // Fleet draws what a seed stands for with four Etcds and a policy that lets one of them change at a time.
 func (d Draw) Fleet(seed uint64) Script {
 	users := loop.Random(seed, "users of a fleet")
-	s := Script{Seed: seed, Members: []int32{1, 3, 3}[users.IntN(3)], Etcds: len(names)}
+	s := Script{Seed: seed, Members: []int32{1, 3, 3}[users.IntN(3)], Etcds: len(names), Store: loop.Random(seed, "store").IntN(2) == 0}
 	all := slices.DeleteFunc(slices.Clone(wishes), func(w wish) bool { return !slices.Contains(inFleets, w.name) })
 	s.Operations = d.operations(users, slices.Concat(all, fleetWishes), 60, 300)
 	s.Faults = d.faults(loop.Random(seed, "chaos in a fleet"), s.operating(), 60)
@@ -61,12 +67,34 @@ func (s *session) limit() {
 	for _, name := range []string{Namespace, operatorNamespace} {
 		s.must(s.writer.Create(context.Background(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"fleet": policy}}}))
 	}
+	s.must(s.writer.Create(context.Background(), s.fleet.policy()))
+	s.attend()
+}
+
+// policy is what those who run the fleet ask for now.
+func (f *fleetJudge) policy() *v1alpha1.EtcdFleetPolicy {
 	p := &v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}}
 	p.Spec.NamespaceSelector.MatchLabels = map[string]string{"fleet": policy}
-	p.Spec.MaxConcurrent, p.Spec.Soak = ptr.To(intstr.FromInt(s.fleet.limit)), &metav1.Duration{Duration: 20 * time.Second}
-	p.Spec.Canary.Count = ptr.To[int32](1)
-	s.must(s.writer.Create(context.Background(), p))
-	s.attend()
+	p.Spec.MaxConcurrent, p.Spec.Soak = ptr.To(intstr.FromInt(f.limit)), &metav1.Duration{Duration: 20 * time.Second}
+	p.Spec.Canary.Count = ptr.To[int32](0)
+	if f.canary {
+		p.Spec.Canary.Count = ptr.To[int32](1)
+	}
+	return p
+}
+
+// amend brings the policy up to what they ask for, now and then by another one of its name, which they create a while after they have deleted it.
+func (s *session) amend(replace bool, after time.Duration) {
+	if !replace {
+		edit(s.World, "", policy, "", func(p *v1alpha1.EtcdFleetPolicy) { p.Spec = s.fleet.policy().Spec })
+		return
+	}
+	s.remove(&v1alpha1.EtcdFleetPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}})
+	s.open++
+	s.After(after, "user", "creates the policy again", func() {
+		s.open--
+		_ = s.writer.Create(context.Background(), s.fleet.policy()) // another one may have
+	})
 }
 
 // release changes the pod templates of all Etcds.
@@ -118,6 +146,9 @@ func (s *session) attend() {
 // resume has someone resume a change that was paused although its template is good: a fault has struck beside it.
 func (s *session) resume() {
 	p := apiserver.Find[*v1alpha1.EtcdFleetPolicy](s.API.Live(), "", policy)
+	if p == nil {
+		return
+	}
 	for _, c := range p.Status.Changes {
 		if c.ResumeToken != "" && c.ResumeToken != p.Annotations[v1alpha1.AnnotationResumeChange] {
 			s.Log("user", "resumes change "+c.Change)

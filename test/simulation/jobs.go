@@ -56,7 +56,7 @@ func (w *World) finish(name string) {
 		disk = w.disks[claim.Spec.VolumeName]
 	}
 	said, does := w.work(p.Spec.Containers[0].Args, disk)
-	if !does {
+	if !does || w.faults.still {
 		w.After(w.between(1000, 5000), "Job controller", "", func() { w.finish(name) })
 		return
 	}
@@ -118,7 +118,7 @@ func aside(d *members.Disk) []string {
 
 // survey is what the agent says of a volume.
 func survey(d *members.Disk) member.Survey {
-	if d == nil || d.Cluster == "" {
+	if d == nil || d.Cluster == "" || d.Joining {
 		s := member.Survey{State: member.SurveyNone, Free: freeBytes}
 		if d != nil {
 			s.Kept, s.KeptRevisions = kept(d)

@@ -66,6 +66,9 @@ func (j *judge) promotion(o *operator, leader *members.Member, id uint64, others
 			return fmt.Sprintf("%s promotes %s, which lacks %d entries", o.name, m.Name, lacks)
 		}
 	}
+	if others == 1 && !j.lately(id) {
+		return fmt.Sprintf("%s promotes a learner beside one voter, and it does not serve", o.name)
+	}
 	if others > 1 && serving <= (others+1)/2 {
 		return fmt.Sprintf("%s promotes a learner while %d of %d voters serve", o.name, serving, others)
 	}

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -36,6 +37,9 @@ type pod struct {
 	// prepared: the init container has let the member start. refused is what it says while it does not.
 	prepared bool
 	refused  string
+	// joinsBy are the members by which it joins, and words the last ones of its etcd, if that has refused to.
+	joinsBy []string
+	words   string
 	// volume is what the init container has said of the volume.
 	volume cluster.Volume
 	waits  int
@@ -69,8 +73,16 @@ func (w *World) podChanged(p *corev1.Pod, gone bool) {
 		known.after(w.between(200, 3000), known.begin)
 	case p.DeletionTimestamp != nil && !known.ending:
 		known.ending = true
-		known.after(w.between(50, 3000), known.end)
+		known.after(w.between(50, w.ends(p)), known.end)
 	}
+}
+
+// ends is within how many milliseconds a pod ends: its containers do within a few seconds, or are killed after the grace period.
+func (w *World) ends(p *corev1.Pod) int {
+	if grace := int(ptr.Deref(p.DeletionGracePeriodSeconds, 0)); w.faults.slowly {
+		return max(1000*grace, 100)
+	}
+	return 3000
 }
 
 // after has the kubelet do something with a pod after a while; if its node is lost then, once it is back.
@@ -184,10 +196,23 @@ func (p *pod) crash(why string) {
 // restart has the kubelet start the member's process again, later each time, unless its node has lost its power meanwhile: then the pod begins again.
 func (p *pod) restart() {
 	p.alone(min(time.Duration(1<<min(p.crashes, 5))*time.Second, 30*time.Second), func() {
-		if p.prepared {
-			p.run()
-		}
+		p.start()
 	})
+}
+
+// start starts the member's process, if the agent has prepared it since the node has started.
+func (p *pod) start() {
+	if p.prepared {
+		p.run()
+	}
+}
+
+// joins is how long the container of a member that joins takes to start: seldom its image has to be pulled.
+func (w *World) joins() time.Duration {
+	if w.pace.IntN(8) == 0 {
+		return w.between(1000, 30_000)
+	}
+	return w.between(50, 500)
 }
 
 // run starts the member's process.
@@ -196,12 +221,19 @@ func (p *pod) run() {
 		return
 	}
 	p.prepared, p.refused = true, ""
-	if p.bad {
+	if p.words = ""; p.disk.Joining {
+		p.words = p.world.Etcd.Refuses(p.disk, p.reaches(p.joinsBy))
+	}
+	if p.words != "" {
+		p.world.Log(p.name, "its etcd refuses to start: "+p.words)
+	}
+	if p.bad || p.words != "" {
 		p.crashes++
 		p.report()
 		p.restart()
 		return
 	}
+	p.disk.Joining = false
 	p.member, p.started = p.world.Etcd.Start(p.name, p.disk), time.Now()
 	p.world.runs[p.member] = p
 	p.report()

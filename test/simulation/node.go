@@ -52,12 +52,34 @@ func (n *node) lose(power bool) {
 			p.prepared = false
 		}
 	}
+	n.stillLost(n.world.between(40_000, 45_000), func() { n.report(corev1.ConditionUnknown) })
+	n.stillLost(n.world.between(340_000, 350_000), n.taint)
+}
+
+// stillLost has the node controller do something if a node that is lost now has not been back by then.
+func (n *node) stillLost(after time.Duration, do func()) {
 	at := n.losses
-	n.world.After(n.world.between(40_000, 45_000), n.name, "", func() {
-		if n.silent() && n.losses == at {
-			n.report(corev1.ConditionUnknown)
-		}
+	n.world.After(after, n.name, "", func() {
+		n.world.controller(fmt.Sprintf("node controller, %s, %d, %s", n.name, at, after), 0, func() {
+			if n.silent() && n.losses == at {
+				do()
+			}
+		})
 	})
+}
+
+// taint has the pods of a node deleted that has been lost for as long as pods tolerate by default. They are there until the node is back.
+func (n *node) taint() {
+	for _, p := range apiserver.Of[*corev1.Pod](n.world.API.Live()) {
+		if p.Spec.NodeName != n.name || p.DeletionTimestamp != nil {
+			continue
+		}
+		edit(n.world, p.Namespace, p.Name, "status", func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "DeletionByTaintManager"})
+		})
+		n.world.Log("node controller", "deletes pod "+p.Name)
+		n.world.remove(p)
+	}
 }
 
 // renewals is how often a kubelet renews the Lease of its node.
@@ -164,13 +186,13 @@ func (w *World) claimOf(p *corev1.Pod) *corev1.PersistentVolumeClaim {
 func (w *World) place(claim *corev1.PersistentVolumeClaim) (at *node) {
 	if claim != nil && claim.Spec.VolumeName != "" {
 		volume := apiserver.Find[*corev1.PersistentVolume](w.API.Live(), "", claim.Spec.VolumeName)
-		if n := w.node(volume.Labels[corev1.LabelHostname]); w.isReady(n) {
+		if n := w.node(volume.Labels[corev1.LabelHostname]); w.isReady(n) && !n.isCordoned() {
 			return n
 		}
 		return nil
 	}
 	for _, n := range w.nodes {
-		if w.isReady(n) && (at == nil || len(w.on(n)) < len(w.on(at))) {
+		if w.isReady(n) && !n.isCordoned() && (at == nil || len(w.on(n)) < len(w.on(at))) {
 			at = n
 		}
 	}
@@ -181,6 +203,15 @@ func (w *World) place(claim *corev1.PersistentVolumeClaim) (at *node) {
 func (w *World) isReady(n *node) bool {
 	o := apiserver.Find[*corev1.Node](w.API.Live(), "", n.name)
 	return o != nil && len(o.Status.Conditions) > 0 && o.Status.Conditions[0].Status == corev1.ConditionTrue
+}
+
+// isCordoned reports whether no pod is bound to a node.
+func (n *node) isCordoned() bool {
+	return apiserver.Find[*corev1.Node](n.world.API.Live(), "", n.name).Spec.Unschedulable
+}
+
+func (n *node) cordon(is bool) {
+	edit(n.world, "", n.name, "", func(o *corev1.Node) { o.Spec.Unschedulable = is })
 }
 
 // bind makes a volume for a claim, on a node.

@@ -211,18 +211,15 @@ func (c *controller) ended(result ctrl.Result, err error) {
 	}
 }
 
-// pass wakes the tasks whose turn in the fleet it is.
+// pass wakes the tasks whose turn in the fleet it is, in the order of the controllers: that of the gate is one of a map.
 func (o *operator) pass() {
-	for {
-		select {
-		case e := <-o.gate:
-			for _, c := range o.controllers {
-				if c.name == "task" && c.etcd == e.Object.GetName() {
-					c.wake(0)
-				}
-			}
-		default:
-			return
+	woken := map[string]bool{}
+	for len(o.gate) > 0 {
+		woken[(<-o.gate).Object.GetName()] = true
+	}
+	for _, c := range o.controllers {
+		if c.name == "task" && woken[c.etcd] {
+			c.wake(0)
 		}
 	}
 }

@@ -82,6 +82,9 @@ func (p *pod) container(of corev1.Container) corev1.ContainerStatus {
 		c.State.Waiting = &corev1.ContainerStateWaiting{Reason: "PodInitializing"}
 	case strings.HasPrefix(of.Name, v1alpha1.ContainerEtcd) && !runs:
 		c.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+		if p.words != "" && of.Name == v1alpha1.ContainerEtcd {
+			c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: p.words}
+		}
 	default:
 		c.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: p.started.Truncate(time.Second)}}
 		c.Ready, c.Started = of.Name != v1alpha1.ContainerEtcd || p.ready, ptr.To(true)

@@ -127,6 +127,9 @@ func (a *preparation) rebuild() (why string) {
 		return a.replaceWith(a.fromPoint)
 	}
 	return a.replaceWith(func() (*members.Disk, string) {
+		if a.disk.Damaged {
+			return nil, "the data is damaged"
+		}
 		d := *a.disk
 		d.Kept, d.Made = nil, nil
 		d.Rebuild(a.in.NewClusterID, a.founder(a.shared.Token()))
@@ -141,7 +144,7 @@ func (a *preparation) rebuild() (why string) {
 func (a *preparation) fromKept() (*members.Disk, string) {
 	r := a.shared.Recovery
 	kept := a.disk.Kept[r.Restore.Kept]
-	if kept == nil || !r.LeavesBehind(kept.Cluster) {
+	if kept == nil || kept.Damaged || !r.LeavesBehind(kept.Cluster) {
 		return nil, "there is no such data"
 	}
 	d := *kept

@@ -64,9 +64,13 @@ func (j *judge) promise(task string, p promise) {
 // replaces reports whether users have a task replace the data of the Etcd.
 func (j *judge) replaces() bool {
 	return slices.ContainsFunc(apiserver.Of[*v1alpha1.EtcdOperatorTask](j.world.API.Live()), func(t *v1alpha1.EtcdOperatorTask) bool {
-		confirmed := strings.Contains(t.Spec.Config, "confirm: ") || strings.Contains(t.Spec.Config, "undo: ")
-		return t.Spec.OwnerEtcdReference.Name == j.name && t.Spec.Type == v1alpha1.Restore && confirmed && !t.Status.State.IsFinal()
+		return t.Spec.OwnerEtcdReference.Name == j.name && t.Spec.Type == v1alpha1.Restore && replacesData(t) && !t.Status.State.IsFinal()
 	})
+}
+
+// replacesData reports whether a Restore is more than a preview.
+func replacesData(t *v1alpha1.EtcdOperatorTask) bool {
+	return strings.Contains(t.Spec.Config, "confirm: ") || strings.Contains(t.Spec.Config, "undo: ")
 }
 
 // ended returns a task once it has ended, and whether it is still to be waited for.

@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/loop"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Result is what has become of a seed.
@@ -84,6 +85,9 @@ func (s *session) run(script Script) {
 		spec := v1alpha1.EtcdSpec{Replicas: script.Members}
 		if script.Store {
 			spec.Backup, j.backups = store(), &backups{world: s.World, of: j, begun: map[string][]string{}}
+			if s.fleet != nil {
+				spec.Backup.FullSnapshotSchedule = ptr.To("0 3 * * *") // one of its own would make its template another one
+			}
 			j.backups.keep()
 		}
 		s.Create(j.name, spec, nil)
@@ -137,6 +141,7 @@ func (s *session) total() (n int) {
 func (s *session) help(j *judge) {
 	s.After(time.Duration(20+s.helping.IntN(60))*time.Second, "user", "", func() {
 		s.help(j)
+		s.unsuspend(j)
 		switch q := j.seen; {
 		case q.is:
 			s.settle(j)
@@ -170,6 +175,9 @@ var deletes = regexp.MustCompile(`delete (claim|each claim|its claim)\b`)
 // rejoins is how a recovery asks for it to delete the pod of a member that was removed with etcdctl.
 var rejoins = regexp.MustCompile(`if etcdctl member list does not name it, it was removed, and joins again once pod (\S+) is deleted`)
 
+// refuses is how it asks for it to delete the pod of one whose etcd refuses the member list.
+var refuses = regexp.MustCompile(`its etcd refuses to start\. Delete pod (\S+), and it joins`)
+
 // settle has a user do what changes of members ask for, whose volumes have data of another cluster: one that grows again after its only member has
 // restored the backup has that. So it is with a recovery that waits for a member which was removed, and with an Etcd that records another cluster than
 // the one that serves.
@@ -178,16 +186,22 @@ func (s *session) settle(j *judge) {
 		s.record(j, saidOf(e))
 	}
 	for _, t := range apiserver.Of[*v1alpha1.EtcdOperatorTask](s.API.Live()) {
-		switch asks := rejoins.FindStringSubmatch(said(t)); {
+		switch asks, again := rejoins.FindStringSubmatch(said(t)), refuses.FindStringSubmatch(said(t)); {
 		case t.Spec.OwnerEtcdReference.Name != j.name || t.Status.State.IsFinal():
 		case t.Spec.Type == v1alpha1.MembershipChange:
 			s.decide(j, said(t))
 		case asks != nil && !slices.ContainsFunc(j.list, func(p members.Peer) bool { return podOfURL(p.PeerURL) == asks[1] }):
-			if p := apiserver.Find[*corev1.Pod](s.API.Live(), Namespace, asks[1]); p != nil && p.DeletionTimestamp == nil {
-				s.Log("user", "deletes pod "+asks[1])
-				s.remove(p)
-			}
+			s.deletePod(asks[1])
+		case again != nil:
+			s.deletePod(again[1])
 		}
+	}
+}
+
+func (s *session) deletePod(name string) {
+	if p := apiserver.Find[*corev1.Pod](s.API.Live(), Namespace, name); p != nil && p.DeletionTimestamp == nil {
+		s.Log("user", "deletes pod "+name)
+		s.remove(p)
 	}
 }
 

@@ -5,12 +5,14 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -176,26 +178,51 @@ func (c *chaos) deleting() func() {
 	return func() {}
 }
 
-// wiping loses what is on a volume, if all members serve, and the others can go on without.
-func (c *chaos) wiping() func() {
+// draining has a user cordon a node, and evict what is on it again and again, as far as budgets let that happen.
+func (c *chaos) draining() func() {
+	n := c.nodes[c.random.IntN(len(c.nodes))]
+	if n.isCordoned() {
+		return nil
+	}
+	c.Log("user", "drains "+n.name)
+	n.cordon(true)
+	var drain func()
+	drain = func() {
+		if !n.isCordoned() {
+			return
+		}
+		for _, p := range c.on(n) {
+			o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: p.name}}
+			if err := c.writer.SubResource("eviction").Create(context.Background(), o, &policyv1.Eviction{}); err == nil && !p.ending {
+				c.Log("user", "evicts pod "+p.name)
+			}
+		}
+		c.After(5*time.Second, "user", "", drain)
+	}
+	drain()
+	return func() { n.cordon(false) }
+}
+
+// harmingOne harms the volume of a member, if all members serve, and the others can go on without.
+func (c *chaos) harmingOne(harm func(*pod)) func() {
 	j := c.one()
 	if j.healthy() < 3 {
 		return nil
 	}
 	own := j.running()
-	c.wipe(own[c.random.IntN(len(own))])
+	c.harm(own[c.random.IntN(len(own))], harm)
 	return func() {}
 }
 
-// wipingMost loses what is on the volumes of a majority of the members.
-func (c *chaos) wipingMost() func() {
+// harmingMost harms the volumes of a majority of the members.
+func (c *chaos) harmingMost(harm func(*pod)) func() {
 	j := c.one()
 	n := j.healthy()
 	if n < 3 {
 		return nil
 	}
 	for _, m := range j.running()[:n/2+1] {
-		c.wipe(m)
+		c.harm(m, harm)
 	}
 	return func() {}
 }
@@ -216,12 +243,21 @@ func (j *judge) healthy() int {
 }
 
 // wipe loses what is on the volume of a member, and has the pod made again.
-func (c *chaos) wipe(m *members.Member) {
-	p := c.podOf(m)
-	if p.disk == nil || p.node.silent() {
-		return
+func (c *chaos) wipe(m *members.Member) { c.harm(m, (*pod).lose) }
+
+// harm does something to the volume of a member, unless its node is lost.
+func (c *chaos) harm(m *members.Member, harm func(*pod)) {
+	if p := c.podOf(m); p.disk != nil && !p.node.silent() {
+		harm(p)
 	}
-	p.lose()
+}
+
+// damage leaves what is on the volume of a pod, which is made again, where nothing can read it.
+func (p *pod) damage() {
+	p.world.Log(p.name, "has damaged data")
+	p.kill()
+	p.disk.Damaged = true
+	p.world.remove(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: p.name}})
 }
 
 // lose loses what is on the volume of a pod, which is made again.

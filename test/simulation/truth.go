@@ -120,6 +120,9 @@ func (j *judge) someoneMissing(b v1alpha1.BlockedBy) bool {
 	if set == nil || !j.quorate.is || len(j.voters()) != int(ptr.Deref(set.Spec.Replicas, 1)) {
 		return true
 	}
+	if slices.ContainsFunc(j.world.podsOf(set), func(p *corev1.Pod) bool { return ordinalOf(p.Name) >= int(ptr.Deref(set.Spec.Replicas, 1)) }) {
+		return true // the StatefulSet controller may be slow, or the pod, or its node is lost
+	}
 	named := false
 	for i := range ptr.Deref(set.Spec.Replicas, 1) {
 		name := fmt.Sprintf("%s-%d", j.name, i)

@@ -36,10 +36,7 @@ var wishes = []wish{
 	{"maintains", func(_ *session, j *judge, task string, _ *rand.Rand) {
 		j.Task(task, v1alpha1.OnDemandMaintenance, "{etcdCompaction: true, etcdDefragmentation: true}")
 	}},
-	{"recreates", func(_ *session, j *judge, task string, _ *rand.Rand) {
-		changeTemplate(nil, j, task, nil)
-		j.Task(task, v1alpha1.RecreateRollout, "")
-	}},
+	{"recreates", recreate},
 	{"scales", scale},
 	{"hibernates, and wakes up", hibernate},
 	{"replaces the only pod behind a second member", surge},
@@ -47,6 +44,14 @@ var wishes = []wish{
 	{"removes a member with etcdctl", etcdctl},
 	{"deletes the Etcd, and creates it again", createAgain},
 	{"goes back to an earlier state", goBack},
+	{"restarts by eviction", func(_ *session, j *judge, task string, _ *rand.Rand) {
+		j.Task(task, v1alpha1.QuorumAwareRollout, "{restart: true, podRemoval: Evict}")
+	}},
+	{"restarts, whatever some guards say", overrides},
+	{"has rollouts start suspended", manual},
+	{"deletes a task that runs", abort},
+	{"suspends a task that runs, which is resumed", suspend},
+	{"undoes the newest Restore that is still there", undoLate},
 	{"recovers, needed or not", func(_ *session, j *judge, task string, _ *rand.Rand) { j.Task(task, v1alpha1.QuorumLossRecovery, "") }},
 }
 
@@ -73,6 +78,11 @@ func (j *judge) asked() int32 {
 
 func changeTemplate(_ *session, j *judge, task string, _ *rand.Rand) {
 	edit(j.world, Namespace, j.name, "", func(e *v1alpha1.Etcd) { e.Spec.Annotations = map[string]string{"changed": task} })
+}
+
+func recreate(_ *session, j *judge, task string, _ *rand.Rand) {
+	changeTemplate(nil, j, task, nil)
+	j.Task(task, v1alpha1.RecreateRollout, "")
 }
 
 // scale asks for another number of members, and agrees to one.

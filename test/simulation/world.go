@@ -172,6 +172,17 @@ func (w *World) once(what string, after time.Duration, do func()) {
 	})
 }
 
+// controller has a controller of Kubernetes look after a while; not while they stand still.
+func (w *World) controller(which string, after time.Duration, look func()) {
+	w.once(which, after, func() {
+		if w.faults.still {
+			w.controller(which, w.between(500, 2000), look)
+			return
+		}
+		look()
+	})
+}
+
 // changed is told of each change at the API server.
 func (w *World) changed(c apiserver.Change) {
 	for _, j := range w.judges {
@@ -187,19 +198,19 @@ func (w *World) changed(c apiserver.Change) {
 	case *corev1.Pod:
 		w.podChanged(object, c.After == nil)
 	case *corev1.PersistentVolumeClaim:
-		w.once("claims", w.between(10, 100), w.protect)
+		w.controller("claims", w.between(10, 100), w.protect)
 	}
 	switch c.Kind {
 	case "StatefulSet", "Pod", "PersistentVolumeClaim":
-		w.once("StatefulSet controller", w.between(5, 300), w.statefulSets)
+		w.controller("StatefulSet controller", w.between(5, 300), w.statefulSets)
 	}
 	switch c.Kind {
 	case "Job", "Pod":
-		w.once("Job controller", w.between(5, 300), w.jobs)
+		w.controller("Job controller", w.between(5, 300), w.jobs)
 	}
 	// An operator whose cache is behind creates objects of an Etcd that is gone.
 	if c.After == nil || c.After.GetDeletionTimestamp() != nil || c.Before == nil && len(c.After.GetOwnerReferences()) > 0 {
-		w.once("garbage collector", w.between(5, 1000), w.collect)
+		w.controller("garbage collector", w.between(5, 1000), w.collect)
 	}
 }
 

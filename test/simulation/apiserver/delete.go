@@ -135,7 +135,7 @@ func (s *Server) evict(key types.NamespacedName, e *policyv1.Eviction) error {
 	}
 	for _, b := range Of[*policyv1.PodDisruptionBudget](&s.table) {
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err == nil && b.Spec.MinAvailable != nil && b.Namespace == key.Namespace && selector.Matches(labels.Set(pod.Labels)) && s.healthy(b.Namespace, selector)-1 < b.Spec.MinAvailable.IntValue() {
+		if err == nil && b.Namespace == key.Namespace && selector.Matches(labels.Set(pod.Labels)) && !s.allows(b, selector, pod) {
 			refused := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 			refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "the budget " + b.Name + " needs more healthy pods"}}
 			return refused
@@ -148,10 +148,30 @@ func (s *Server) evict(key types.NamespacedName, e *policyv1.Eviction) error {
 	return s.remove("Pod", key, o)
 }
 
+// allows reports whether a budget lets a pod be evicted: one that has not started, or ends, always, and one that is not ready if the others are enough.
+func (s *Server) allows(b *policyv1.PodDisruptionBudget, selector labels.Selector, pod *corev1.Pod) bool {
+	is, least := s.healthy(b.Namespace, selector), 0
+	if b.Spec.MinAvailable != nil {
+		least = b.Spec.MinAvailable.IntValue()
+	}
+	switch {
+	case pod.Status.Phase == corev1.PodPending || pod.DeletionTimestamp != nil:
+		return true
+	case !isReady(pod):
+		return is >= least && least > 0 || ptr.Deref(b.Spec.UnhealthyPodEvictionPolicy, policyv1.IfHealthyBudget) == policyv1.AlwaysAllow
+	case b.Spec.MaxUnavailable != nil: // 0, as the operator has it
+		return false
+	}
+	return is > least
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+}
+
 func (s *Server) healthy(namespace string, selector labels.Selector) (n int) {
 	for _, p := range Of[*corev1.Pod](&s.table) {
-		ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
-		if ready && p.Namespace == namespace && p.DeletionTimestamp == nil && selector.Matches(labels.Set(p.Labels)) {
+		if isReady(p) && p.Namespace == namespace && p.DeletionTimestamp == nil && selector.Matches(labels.Set(p.Labels)) {
 			n++
 		}
 	}

@@ -14,6 +14,7 @@ var (
 	ErrUnhealthy     = errors.New("etcdserver: unhealthy cluster")
 	ErrNotReady      = errors.New("etcdserver: can only promote a learner member which is in sync with leader")
 	ErrNotFound      = errors.New("etcdserver: member not found")
+	ErrURLExists     = errors.New("etcdserver: Peer URLs already exists")
 	ErrTooMany       = errors.New("etcdserver: too many learner members in cluster")
 	ErrNoStrictQuota = errors.New("etcdserver: re-configuration failed due to not enough started members")
 )
@@ -37,48 +38,59 @@ func (e *Etcd) change(m *Member, of func(l *Member, list []Peer) (Entry, error))
 	return nil
 }
 
-// AddLearner adds a member that does not vote. All voters have to be connected, as the member that is asked sees it.
+// AddLearner adds a member that does not vote. All voters have to have been connected for a while, as the member that is asked sees it: so it is in etcd
+// 3.6.8, and newer releases ask for fewer of them.
 func (e *Etcd) AddLearner(m *Member, peerURL string) error {
-	return e.change(m, func(l *Member, list []Peer) (Entry, error) {
-		others := e.reachable(l)
-		for _, p := range list {
-			if p.Learner {
-				return Entry{}, ErrTooMany
-			}
-			if p.ID != l.Disk.Member && others[p.ID] == nil || p.ID == m.Doubts {
-				return Entry{}, ErrUnhealthy
-			}
+	return e.change(m, func(_ *Member, list []Peer) (Entry, error) {
+		switch {
+		case slices.ContainsFunc(list, func(p Peer) bool { return !p.Learner && !e.steady(m, p.ID) }):
+			return Entry{}, ErrUnhealthy
+		case slices.ContainsFunc(list, func(p Peer) bool { return p.PeerURL == peerURL }):
+			return Entry{}, ErrURLExists
+		case slices.ContainsFunc(list, func(p Peer) bool { return p.Learner }):
+			return Entry{}, ErrTooMany
 		}
 		return Entry{Peer: &Peer{ID: e.random.Uint64() | 1, PeerURL: peerURL, Learner: true}}, nil
 	})
 }
 
-// Remove removes a member for ever. The voters that are connected, as the member that is asked sees it, have to be a quorum of the rest.
+// Remove removes a member for ever. The voters of the rest that have ever started have to be a quorum; and where a voter is removed that the member which is
+// asked is connected with, so do those that it has been connected with for a while, without it (mayRemoveMember in etcd).
 func (e *Etcd) Remove(m *Member, id uint64) error {
-	return e.change(m, func(l *Member, list []Peer) (Entry, error) {
+	return e.change(m, func(_ *Member, list []Peer) (Entry, error) {
 		i := slices.IndexFunc(list, func(p Peer) bool { return p.ID == id })
 		if i < 0 {
 			return Entry{}, ErrNotFound
 		}
-		others := e.reachable(l)
-		rest := slices.Delete(slices.Clone(list), i, i+1)
-		connected := func(id uint64) bool { return id == l.Disk.Member || others[id] != nil }
+		voters, started, active := 0, 0, 0
+		for _, p := range list {
+			if p.Learner {
+				continue
+			}
+			voters++
+			if p.Started && p.ID != id {
+				started++
+			}
+			if e.steady(m, p.ID) {
+				active++
+			}
+		}
+		down := id != m.Disk.Member && (e.reached(m, id) == nil || id == m.Doubts)
 		switch {
 		case list[i].Learner:
-		case !l.quorum(rest, connected):
+		case started < (voters-1)/2+1:
 			return Entry{}, ErrNoStrictQuota
-		case !l.quorum(rest, func(id uint64) bool { return id != m.Doubts && connected(id) }):
+		case !down && active-1 < 1+(voters-1)/2:
 			return Entry{}, ErrUnhealthy
 		}
 		return Entry{Removed: id}, nil
 	})
 }
 
-// Promote gives a learner its vote, once it has 90 % of the leader's log.
+// Promote gives a learner its vote, once it has had 90 % of the leader's log since that leads, even if it is gone (isLearnerReady in etcd).
 func (e *Etcd) Promote(m *Member, id uint64) error {
 	return e.edit(m, id, func(l *Member, p Peer) (Peer, error) {
-		learner := e.reachable(l)[id]
-		if learner == nil || learner.Disk.Base != l.Disk.Base || learner.Disk.Last()*10 < l.Disk.Last()*9 {
+		if l.match[id]*10 < l.Disk.Last()*9 {
 			return p, ErrNotReady
 		}
 		p.Learner = false
@@ -103,6 +115,26 @@ func (e *Etcd) edit(m *Member, id uint64, of func(l *Member, p Peer) (Peer, erro
 		p, err := of(l, list[i])
 		return Entry{Peer: &p}, err
 	})
+}
+
+// Refuses returns why etcd does not join by the list in its configuration: it asks one of the others for theirs. Empty if it does.
+func (e *Etcd) Refuses(d *Disk, reached []*Member) string {
+	for _, m := range reached {
+		if m.Disk.Cluster != d.Cluster {
+			continue
+		}
+		list := m.List()
+		switch unknown := func(p Peer) bool {
+			return !slices.ContainsFunc(list, func(l Peer) bool { return l.PeerURL == p.PeerURL })
+		}; {
+		case len(list) != len(d.Founders):
+			return "error validating peerURLs: member count is unequal"
+		case slices.ContainsFunc(d.Founders, unknown):
+			return "error validating peerURLs: PeerURLs: no match found for existing member"
+		}
+		return ""
+	}
+	return "cannot fetch cluster info from peer urls: could not retrieve cluster information from the given URLs"
 }
 
 // Linearizable returns the member list as the quorum of a member has it.

@@ -57,6 +57,8 @@ type Disk struct {
 	// Term is the newest that the member knows, and Commit the index that it knows to be committed.
 	Term   uint64
 	Commit int
+	// Joining: etcd has not started with it, and has only the list by which it is to join.
+	Joining bool
 	// Damaged: it cannot be read any more.
 	Damaged bool
 	// Restored: its data came from a backup, and not from a volume.
@@ -205,8 +207,11 @@ func (d *Disk) Restore(cluster string, founder Peer, writes []int, raised int64)
 
 // Join makes the data of a member that was added, before the leader has sent it anything.
 func (d *Disk) Join(cluster string, id uint64, list []Peer) {
-	*d = Disk{Cluster: cluster, Member: id, Founders: list, Kept: d.Kept}
+	*d = Disk{Cluster: cluster, Member: id, Founders: list, Kept: d.Kept, Joining: true}
 }
+
+// Unjoin forgets what Join has made: it was in the pod that is gone.
+func (d *Disk) Unjoin() { *d = Disk{Kept: d.Kept} }
 
 // Rebuild makes a cluster of one member of all that the data has.
 func (d *Disk) Rebuild(cluster string, founder Peer) {

@@ -20,6 +20,8 @@ type Member struct {
 	Doubts uint64
 	// Leader is the one that it knows; 0 for none.
 	Leader uint64
+	// match is what each of the others has of its log, as far as it has heard since it leads.
+	match map[uint64]int
 	// told: another member has answered that this one was removed.
 	told bool
 	// alone is how many rounds it has heard of no leader.
@@ -38,8 +40,11 @@ type Etcd struct {
 	Broken []string
 
 	running []*Member
-	random  *rand.Rand
-	writes  int
+	// rounds counts, and connected says since which round two members have been.
+	rounds    int
+	connected map[pair]int
+	random    *rand.Rand
+	writes    int
 	// awaited are the writes that were not acknowledged, by lineage.
 	awaited map[string][]int
 	// told is the index up to which clients were told of what is committed, by lineage.
@@ -48,7 +53,7 @@ type Etcd struct {
 
 // New makes an Etcd without members.
 func New(random *rand.Rand) *Etcd {
-	return &Etcd{random: random, Acknowledged: map[string][]int{}, awaited: map[string][]int{}, told: map[string]int{}, Reaches: func(*Member, *Member) bool { return true }, Log: func(string, string) {}}
+	return &Etcd{random: random, Acknowledged: map[string][]int{}, awaited: map[string][]int{}, told: map[string]int{}, connected: map[pair]int{}, Reaches: func(*Member, *Member) bool { return true }, Log: func(string, string) {}}
 }
 
 // Start starts a member with the data on a disk.
@@ -103,6 +108,36 @@ func (e *Etcd) reachable(m *Member) map[uint64]*Member {
 		}
 	}
 	return all
+}
+
+type pair struct{ a, b *Member }
+
+// healthy is for how many rounds members have to have been connected before etcd takes them to be: 5 s (HealthInterval).
+const healthy = 20
+
+// connect notes which members are connected.
+func (e *Etcd) connect() {
+	e.rounds++
+	is := map[pair]int{}
+	for _, m := range e.running {
+		for _, other := range e.reachable(m) {
+			is[pair{m, other}] = e.rounds
+			if since, was := e.connected[pair{m, other}]; was {
+				is[pair{m, other}] = since
+			}
+		}
+	}
+	e.connected = is
+}
+
+// steady reports whether a member takes another to be connected for long enough.
+func (e *Etcd) steady(m *Member, id uint64) bool {
+	if id == m.Disk.Member {
+		return true
+	}
+	other := e.reached(m, id)
+	since, is := e.connected[pair{m, other}]
+	return is && e.rounds-since >= healthy && id != m.Doubts
 }
 
 // reached returns the member of an ID that a member reaches, of the same cluster; nil if there is none.

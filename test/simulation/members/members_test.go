@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 )
 
@@ -25,7 +26,7 @@ func newCluster(seed uint64, n int) *cluster {
 	c.Etcd = New(rand.New(rand.NewPCG(seed, 2)))
 	var founders []Peer
 	for i := range n {
-		founders = append(founders, Peer{ID: uint64(i + 1), Name: fmt.Sprint(i)})
+		founders = append(founders, Peer{ID: uint64(i + 1), Name: fmt.Sprint(i), Started: true})
 	}
 	for i := range n {
 		d := &Disk{}
@@ -113,7 +114,7 @@ func TestNoAcknowledgedWriteIsLost(t *testing.T) {
 
 // rounds are enough for what has begun to end.
 func (c *cluster) rounds() {
-	for range 20 {
+	for range 2 * healthy {
 		c.Round()
 	}
 }
@@ -127,7 +128,6 @@ func TestDoubts(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	c.Stop(c.up[3])
-	c.Stop(c.up[4])
 	c.rounds()
 	if err := c.Remove(c.up[0], 5); !errors.Is(err, ErrUnhealthy) {
 		t.Fatalf("%v", err)
@@ -139,6 +139,53 @@ func TestDoubts(t *testing.T) {
 	c.Start("2", c.disks[2])
 	if c.up[0].Doubts != 0 {
 		t.Error("it does after the other has started again")
+	}
+}
+
+// What etcd asks of a change of the member list, as etcd 3.6.8 does.
+func TestRefusals(t *testing.T) {
+	c := newCluster(1, 3)
+	c.rounds()
+	c.Stop(c.up[2])
+	c.up[2] = c.Start("2", c.disks[2])
+	c.Round()
+	for _, err := range []error{c.AddLearner(c.up[0], "url"), c.Remove(c.up[0], 2)} {
+		if !errors.Is(err, ErrUnhealthy) {
+			t.Errorf("a moment after a member has started: %v", err)
+		}
+	}
+	c.rounds()
+	if err := c.AddLearner(c.up[0], "url"); err != nil {
+		t.Fatal(err)
+	}
+	c.rounds()
+	if again, another := c.AddLearner(c.up[0], "url"), c.AddLearner(c.up[0], "other"); !errors.Is(again, ErrURLExists) || !errors.Is(another, ErrTooMany) {
+		t.Errorf("beside a learner: %v, and with another URL %v", again, another)
+	}
+	_, list, err := c.Linearizable(c.up[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := list[3].ID
+	if err := c.Promote(c.up[0], id); !errors.Is(err, ErrNotReady) {
+		t.Errorf("one that has never started: %v", err)
+	}
+	d := &Disk{}
+	d.Join("1", id, list[1:])
+	if e := c.Refuses(d, c.Running()); !strings.Contains(e, "member count is unequal") {
+		t.Errorf("by a list that has changed since: %q", e)
+	}
+	d.Join("1", id, list)
+	if e := c.Refuses(d, c.Running()); e != "" {
+		t.Errorf("by the list of now: %s", e)
+	}
+	c.cut = append(c.cut, false)
+	learner := c.Start("3", d)
+	c.rounds()
+	c.Stop(learner)
+	c.Round()
+	if err := c.Promote(c.up[0], id); err != nil {
+		t.Errorf("one that has caught up and is gone: %v", err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 // Round has each member, in an order that is drawn, do what raft does in a few heartbeats.
 func (e *Etcd) Round() {
+	e.connect()
 	for _, i := range e.random.Perm(len(e.running)) {
 		if m := e.running[i]; !m.Frozen {
 			e.round(m)
@@ -75,7 +76,7 @@ func (e *Etcd) stand(m *Member, others map[uint64]*Member, handover bool) {
 			v.Disk.Term, v.Leader, v.alone = m.Disk.Term, m.Disk.Member, 0
 		}
 	}
-	m.Leader, m.alone = m.Disk.Member, 0
+	m.Leader, m.alone, m.match = m.Disk.Member, 0, map[uint64]int{}
 	m.Disk.Log = append(m.Disk.Log, Entry{Term: m.Disk.Term})
 	e.Log(m.Name, fmt.Sprintf("leads in term %d, from index %d", m.Disk.Term, m.Disk.Last()))
 	e.check(m)
@@ -128,6 +129,7 @@ func (e *Etcd) replicate(m, o *Member) {
 		return
 	}
 	o.Disk.Term, o.Leader, o.alone = m.Disk.Term, m.Disk.Member, 0
+	m.match[o.Disk.Member] = o.Disk.Last()
 	o.Disk.Commit = max(o.Disk.Commit, min(m.Disk.Commit, o.Disk.Last()))
 	e.sync(o)
 	if o.Removed() {
