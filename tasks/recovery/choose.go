@@ -76,7 +76,7 @@ type Choice struct {
 func choose(e Evidence) Choice {
 	f := e.find()
 	switch {
-	case e.startsAsItIs(f):
+	case f.newest && !e.Refused && e.isQuorum(f) && e.electable(f):
 		return Choice{Why: fmt.Sprintf("%d of %d members have their data, and those that vote are a quorum: they are started as they are, and nothing is rebuilt%s%s", len(f.usable), len(e.Volumes), f.without(), e.setBack(f))}
 	case len(f.unknown) > 0:
 		return e.identify(f)
@@ -110,11 +110,6 @@ func (e Evidence) started(members []survey.Volume) (n int) {
 		}
 	}
 	return n
-}
-
-// startsAsItIs reports whether the data that was found is that of the newest cluster, and its members continue with it as they are.
-func (e Evidence) startsAsItIs(f found) bool {
-	return f.newest && !e.Refused && e.isQuorum(f) && e.electable(f)
 }
 
 // isQuorum reports whether the voters that are started are a quorum, by the end of the most advanced log.

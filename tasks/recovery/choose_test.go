@@ -6,8 +6,6 @@ package recovery
 
 import (
 	"fmt"
-	"io"
-	"log"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -95,7 +93,7 @@ func serves(t *testing.T, commit uint64, entries []*raftpb.Entry) bool {
 	g, storage := NewWithT(t), raft.NewMemoryStorage()
 	g.Expect(storage.Append(entries)).To(Succeed())
 	g.Expect(storage.SetHardState(&raftpb.HardState{Term: proto.Uint64(2), Commit: &commit})).To(Succeed())
-	node, err := raft.NewRawNode(&raft.Config{ID: 7, Logger: &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)}, ElectionTick: 2, HeartbeatTick: 1, Storage: storage, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 8, PreVote: true, CheckQuorum: true})
+	node, err := raft.NewRawNode(&raft.Config{ID: 7, ElectionTick: 2, HeartbeatTick: 1, Storage: storage, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 8, PreVote: true, CheckQuorum: true})
 	g.Expect(err).NotTo(HaveOccurred())
 	for range 10 {
 		for node.HasReady() {

@@ -29,7 +29,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/newcluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -153,13 +152,9 @@ func (in Input) beginsAgain(shown *metav1.Time) bool {
 	return in.LostSince.Equal(in.Snapshot.At) || recorded != nil && recorded.Before(shown)
 }
 
-// surveying waits until every existing volume is surveyed, and then chooses. With a quorum, it does not wait for what cannot be read.
+// surveying waits until every existing volume is surveyed, and then chooses.
 func (in Input) surveying(now time.Time) Decision {
-	common := in.common()
-	if in.hasQuorum() {
-		common.Volumes = slices.DeleteFunc(slices.Clone(common.Volumes), func(v survey.Volume) bool { return v.State == survey.Unread })
-	}
-	if waits, surveyed := common.Surveying(); !surveyed {
+	if waits, surveyed := in.common().Surveying(); !surveyed {
 		return waits
 	}
 	c := choose(in.Evidence)
@@ -177,14 +172,6 @@ func (in Input) surveying(now time.Time) Decision {
 		d.Recovery.EarlierClusterIDs = newcluster.Earlier(in.Lineage, d.Recovery.PreviousClusterID)
 	}
 	return d
-}
-
-// hasQuorum reports whether the volumes that have been read certainly have every acknowledged write, whatever is on the others, and the members serve
-// without these: they are a quorum of the cluster that is recorded, and no newer one is known. A backup that is ahead of them shows that they have
-// lost something.
-func (in Input) hasQuorum() bool {
-	f := in.find()
-	return f.clusterID == in.ClusterID && len(f.unknown) == 0 && in.startsAsItIs(f) && in.behind(f) == ""
 }
 
 // starting waits until the cluster serves again.

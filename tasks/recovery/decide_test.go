@@ -229,59 +229,6 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// A quorum of the recorded cluster has every acknowledged write, and serves without the others: what cannot be read of them is not waited for. If there
-// may be something newer on it, it is.
-func TestAnUnreadableVolumeBesideAQuorum(t *testing.T) {
-	quorum := func(in *Input) {
-		in.Volumes = nil
-		for i := range 3 {
-			v := survey.Volume{Ordinal: int32(i), Member: fmt.Sprintf("main-%d", i), State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: id(before), MemberID: fmt.Sprint(i), Voters: []string{"0", "1", "2"}, LastTerm: 2, LastIndex: 9, AppliedIndex: 9, Revision: 50}}
-			if i == 2 {
-				v.State, v.Survey, v.Message = survey.Unread, member.Survey{}, "the content of main-2 is unknown"
-			}
-			in.Volumes = append(in.Volumes, v)
-		}
-	}
-	for name, c := range map[string]struct {
-		change func(*Input)
-		waits  string
-	}{
-		"nothing else":                    {func(*Input) {}, ""},
-		"another cluster is recorded":     {func(in *Input) { in.ClusterID = id(after) }, "main-2 is unknown"},
-		"nothing is recorded":             {func(in *Input) { in.ClusterID = "" }, "main-2 is unknown"},
-		"a recovery has made a newer one": {func(in *Input) { in.Lineage = append(in.Lineage, "new") }, "main-2 is unknown"},
-		"a recovery made it":              {func(in *Input) { in.Lineage = []string{"old", id(before)} }, ""},
-		"members refuse it":               {func(in *Input) { in.Refused = true }, "main-2 is unknown"},
-		"the backup is ahead":             {func(in *Input) { in.Backup = Backup{Revision: 51, Says: "51"} }, "main-2 is unknown"},
-		"the backup is not":               {func(in *Input) { in.Backup = Backup{Revision: 50, Says: "50"} }, ""},
-		"one of the others is lost":       {func(in *Input) { in.Volumes[1] = survey.Volume{Ordinal: 1, Member: "main-1"} }, "main-2 is unknown"},
-		"one has data of an unknown cluster": {func(in *Input) {
-			in.Volumes = append(in.Volumes, survey.Volume{Ordinal: 3, State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: "beef"}})
-		}, "main-2 is unknown"},
-		"a change that is not committed": {func(in *Input) {
-			in.Volumes[0].Survey.CommittedVoters, in.Volumes[1].Survey.CommittedVoters = []string{"0", "2"}, []string{"0", "2"}
-		}, "main-2 is unknown"},
-		"one is being read": {func(in *Input) { in.Volumes[2].State = survey.Looking }, "main-2 is unknown"},
-		"one is foreign":    {func(in *Input) { in.Volumes[2].State = survey.Foreign }, "main-2 is unknown"},
-		"members run":       {hold("main-0"), "may still write"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			i := newInput(in(v1alpha1.RecoverySurveying, ""), hold(), quorum, c.change)
-			d := decide(i, epoch)
-			if c.waits != "" {
-				g.Expect(d.Recovery.Phase).To(Equal(v1alpha1.RecoverySurveying), d.Message)
-				g.Expect(d.Message).To(ContainSubstring(c.waits))
-				return
-			}
-			g.Expect(d.Recovery.Phase).To(Equal(v1alpha1.RecoveryStarting), d.Message)
-			g.Expect(d.Recovery.Source).To(BeEmpty(), "nothing is rebuilt")
-			g.Expect(d.Message).To(And(ContainSubstring("2 of 3 members have their data"), ContainSubstring("the volume of main-2 could not be read")))
-			g.Expect(verdict(i, d, v1alpha1.EtcdOperatorTaskStatus{}, epoch).Result).To(HaveKeyWithValue("main-2", "not read"))
-		})
-	}
-}
-
 func TestVolumesWithoutAJobGetOne(t *testing.T) {
 	g := NewWithT(t)
 	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())

@@ -217,10 +217,7 @@ func result(in Input, d Decision) map[string]string {
 	found := map[string]string{"previousClusterID": d.Recovery.PreviousClusterID}
 	for _, v := range in.Volumes {
 		what := "no volume"
-		switch v.State {
-		case survey.Unread:
-			what = "not read"
-		case survey.Seen:
+		if v.State == survey.Seen {
 			if encoded, err := json.Marshal(v.Survey); err == nil {
 				what = string(encoded)
 			}

@@ -76,8 +76,6 @@ func Pending(volumes []Volume) (waits []string, act bool) {
 func Sift(volumes []Volume, clusterID string) (usable []Volume, others []string) {
 	for _, v := range volumes {
 		switch {
-		case v.State == Unread:
-			others = append(others, fmt.Sprintf("the volume of %s could not be read", v.Member))
 		case v.State != Seen:
 			others = append(others, v.Member+" has no volume")
 		case v.Survey.State == member.SurveyNone:
