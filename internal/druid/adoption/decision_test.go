@@ -153,6 +153,13 @@ func TestRefuseReturn(t *testing.T) {
 			f.etcd.Spec.ManagedTLS, f.set.Annotations[v1alpha1.AnnotationAdoptedBy] = &v1alpha1.ManagedTLS{}, "uid"
 			f.set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(f.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
 		}, ""},
+		"a spec that is not applied yet, such as without encryption": {"3.5.27", "", nil, func(f *input) { f.etcd.Generation, f.etcd.Status.ObservedGeneration = 2, 1 },
+			"the spec has yet to be applied: its generation is 2, and status.observedGeneration is 1"},
+		"a spec that was applied": {"3.5.27", "", nil, func(f *input) { f.etcd.Generation, f.etcd.Status.ObservedGeneration = 2, 2 }, ""},
+		"a spec that is never applied, before the conversion": {"3.5.27", "", nil, func(f *input) {
+			f.etcd.Generation, f.etcd.Status.ObservedGeneration, f.set.Annotations[v1alpha1.AnnotationAdoptedBy] = 2, 1, "uid"
+			f.set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(f.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+		}, ""},
 		"encryption without a store": {"3.5.27", "", nil, func(f *input) {
 			f.etcd.Spec.Backup = &v1alpha1.BackupSpec{Encryption: &v1alpha1.EncryptionSpec{Recipients: []v1alpha1.Recipient{"age1"}}}
 		}, ""},
