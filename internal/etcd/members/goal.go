@@ -83,7 +83,7 @@ func Unconverted(etcd *v1alpha1.Etcd, s *cluster.Snapshot) string {
 	}
 	convert := fmt.Sprintf("convert the pods (kubectl -n %s annotate etcd %s %s=%s)", etcd.Namespace, etcd.Name, v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile)
 	if have := s.Replicas(); have != int(etcd.Spec.Replicas) {
-		return fmt.Sprintf("the pods are etcd-druid's, and StatefulSet %s has %d replicas while spec.replicas is %d: make both equal, and %s", s.StatefulSet.Name, have, etcd.Spec.Replicas, convert)
+		return fmt.Sprintf("the pods are etcd-druid's, and StatefulSet %s has %d replicas while spec.replicas is %d: set spec.replicas to %d, and %s", s.StatefulSet.Name, have, etcd.Spec.Replicas, have, convert)
 	}
 	return "the pods are etcd-druid's: " + convert
 }

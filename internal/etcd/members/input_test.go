@@ -520,7 +520,7 @@ func TestGoalAndActing(t *testing.T) {
 			k.Snapshot.StatefulSet.OfDruid = true
 			return nil
 		},
-		"has 3 replicas while spec.replicas is 5: make both equal, and convert the pods (kubectl": func(k *Known) []v1alpha1.EtcdOperatorTask {
+		"has 3 replicas while spec.replicas is 5: set spec.replicas to 3, and convert the pods (kubectl": func(k *Known) []v1alpha1.EtcdOperatorTask {
 			k.Snapshot.StatefulSet.OfDruid, k.Etcd.Spec.Replicas = true, 5
 			return nil
 		},
