@@ -205,8 +205,12 @@ func members(f input) string {
 	return ""
 }
 
-// images objects if the spec names an image of etcd-druid, which has other programs than the operator's pods start.
+// images objects if the spec names an image of etcd-druid, which has other programs than the operator's pods start. Pods that were handed
+// back may still have the operator's.
 func images(f input) string {
+	if !f.snapshot.StatefulSet.OfDruid {
+		return ""
+	}
 	for _, c := range f.set.Spec.Template.Spec.Containers {
 		field := map[string]string{v1alpha1.ContainerEtcd: "spec.etcd.image", v1alpha1.ContainerBackupRestore: "spec.backup.image"}[c.Name]
 		if field != "" && f.images[c.Name] == c.Image {

@@ -524,6 +524,10 @@ func TestGoalAndActing(t *testing.T) {
 			k.Snapshot.StatefulSet.OfDruid, k.Etcd.Spec.Replicas = true, 5
 			return nil
 		},
+		"nothing has been applied since the adoption: convert the pods (kubectl": func(k *Known) []v1alpha1.EtcdOperatorTask {
+			k.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionAdopted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConversionPending})
+			return nil
+		},
 		"serve as another": func(k *Known) []v1alpha1.EtcdOperatorTask {
 			k.Etcd.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrClusterID}}
 			return nil
