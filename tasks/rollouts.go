@@ -97,16 +97,10 @@ func (r Rollouts[C]) Superseded(ctx context.Context, task Typed[C]) (string, err
 // task, which then decides on live reads, but never rejects one.
 func (r Rollouts[C]) Admit(ctx context.Context, task Typed[C]) (Verdict, error) {
 	v, err := r.admit(ctx, r.Client, task.Task)
-	if err != nil || v.Outcome == Continue {
-		return v, err
+	if err == nil && v.Outcome != Continue {
+		v, err = r.admit(ctx, r.Live, task.Task)
 	}
-	if ownership.DruidIsBack(task.Etcd) {
-		// An adoption may just have removed the finalizer.
-		if task.Etcd, err = LiveEtcd(ctx, r.Live, task.Task); err != nil {
-			return Verdict{}, err
-		}
-	}
-	return r.admit(ctx, r.Live, task.Task)
+	return v, err
 }
 
 func (r Rollouts[C]) admit(ctx context.Context, reader client.Reader, task Task) (Verdict, error) {

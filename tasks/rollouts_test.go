@@ -84,25 +84,6 @@ func TestRolloutsAreAdmittedForTheEtcdsOwnStatefulSet(t *testing.T) {
 	}
 }
 
-// After an adoption, a cache that lags may still have the finalizer of etcd-druid.
-func TestRolloutsAreAdmittedRightAfterAnAdoption(t *testing.T) {
-	for _, back := range []bool{false, true} {
-		g := NewWithT(t)
-		adopted := set("etcd", "new", func(s *appsv1.StatefulSet) {
-			s.Labels, s.Annotations = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid}, map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}
-		})
-		task := rolloutTask("")
-		live := task.Etcd.DeepCopy()
-		task.Etcd.Finalizers = []string{v1alpha1.FinalizerDruid}
-		if back {
-			live.Finalizers = task.Etcd.Finalizers
-		}
-		v, err := Rollouts[rollout.Config]{Rule: replacer.Operator{}, Client: reader(adopted), Live: apitest.API(adopted, live)}.Admit(t.Context(), task)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(v.Outcome == Continue).To(Equal(!back), v.Message)
-	}
-}
-
 // A cache that lags ends no task.
 func TestRolloutsAreSupersededOnLiveReads(t *testing.T) {
 	unobserved := func(s *appsv1.StatefulSet) { s.Status.ObservedGeneration = 1 }

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -86,7 +87,9 @@ func TestForeign(t *testing.T) {
 // scribe is a handler that writes down what it is asked for, and for which Etcd.
 type scribe struct {
 	tasks.Handler
-	ran     []types.UID
+	ran []types.UID
+	// back says, of each admission and execution, whether etcd-druid had its finalizer on the Etcd.
+	back    []bool
 	cleaned []*v1alpha1.Etcd
 	// stuck is why it cannot clean up.
 	stuck error
@@ -98,11 +101,12 @@ func (h *scribe) WorkKey(context.Context, tasks.Task) (string, error) {
 	return "the same for all", nil
 }
 func (h *scribe) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
-func (h *scribe) Admit(context.Context, tasks.Task) (tasks.Verdict, error) {
+func (h *scribe) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
+	h.back = append(h.back, ownership.DruidIsBack(task.Etcd))
 	return tasks.Verdict{Outcome: tasks.Continue}, nil
 }
 func (h *scribe) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
-	h.ran = append(h.ran, task.Etcd.UID)
+	h.ran, h.back = append(h.ran, task.Etcd.UID), append(h.back, ownership.DruidIsBack(task.Etcd))
 	return tasks.Verdict{Outcome: tasks.Continue}, nil
 }
 func (h *scribe) Cleanup(_ context.Context, task tasks.Task) error {
@@ -201,6 +205,21 @@ func TestTaskRunsForItsOwnEtcdAlone(t *testing.T) {
 				g.Expect(h.cleaned).To(Equal([]*v1alpha1.Etcd{nil}), "what it leaves behind is not the present Etcd's")
 			}
 		})
+	}
+}
+
+// A task is admitted, and takes its first step, for the Etcd as the API server has it: right after an adoption, a cache that lags still has the
+// finalizer of etcd-druid, for which the task would end.
+func TestTaskIsAdmittedForTheLiveEtcd(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		cached, live, h := etcdOf("new"), etcdOf("new"), &scribe{}
+		if back {
+			live.Finalizers = []string{v1alpha1.FinalizerDruid}
+		} else {
+			cached.Finalizers = []string{v1alpha1.FinalizerDruid}
+		}
+		h.run(t, cached, live, taskOf(v1alpha1.TaskStatePending, -time.Minute, "new"))
+		NewWithT(t).Expect(h.back[:2]).To(HaveExactElements(back, back))
 	}
 }
 

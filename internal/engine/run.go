@@ -30,7 +30,7 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 	defer unlock()
 	handler := r.Registry[task.Object.Spec.Type].Handler
 	if task.Object.Status.State == v1alpha1.TaskStatePending {
-		verdict, err := r.admit(ctx, handler, task)
+		verdict, err := r.admit(ctx, handler, &task)
 		if err != nil || verdict.Outcome != tasks.Continue {
 			return r.conclude(ctx, cached, task, verdict, err)
 		}
@@ -72,8 +72,8 @@ func (r *Reconciler) revokeIntents(ctx context.Context, task tasks.Task) error {
 }
 
 // admit has the handler check the preconditions of a task, once live reads have confirmed that it is the task's turn and that it is for
-// this Etcd.
-func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task tasks.Task) (tasks.Verdict, error) {
+// this Etcd. The task then has the Etcd as the API server has it, also for the step that follows.
+func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task *tasks.Task) (tasks.Verdict, error) {
 	etcd, err := lookup.Get[v1alpha1.Etcd](ctx, r.Live, "Etcd", task.Object.EtcdKey())
 	switch {
 	case err != nil:
@@ -96,9 +96,10 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 	if refusal := r.tooLarge(t); refusal != nil {
 		return *refusal, nil
 	}
-	verdict, err := handler.Admit(ctx, task)
+	task.Etcd = etcd
+	verdict, err := handler.Admit(ctx, *task)
 	if err == nil && verdict.Outcome == tasks.Continue {
-		if err := r.ask(ctx, task); err != nil {
+		if err := r.ask(ctx, *task); err != nil {
 			return tasks.Verdict{}, err
 		}
 		config, encodeErr := json.Marshal(task.Config)

@@ -135,7 +135,8 @@ func (a Adopter) view(s *state.State) progress {
 	switch {
 	case s.Manager == "":
 		return progress{}
-	case ownership.DruidIsBack(s.Etcd) && s.Etcd.Annotations[v1alpha1.AnnotationOperation] != v1alpha1.OperationAdopt:
+	case ownership.DruidIsBack(s.Etcd):
+		// Until it has gone, also if it is to be adopted again, which may be refused.
 		return progress{phase: contested}
 	case s.StatefulSet == nil:
 		return progress{phase: converted}
@@ -151,14 +152,14 @@ func (a Adopter) view(s *state.State) progress {
 func (v progress) condition(etcd *v1alpha1.Etcd) metav1.Condition {
 	t := v1alpha1.ConditionAdopted
 	switch {
-	case v.phase == contested:
-		return conditions.False(t, v1alpha1.ReasonDruidActive, "%s.", ownership.Contested(etcd))
 	case v.reason == v1alpha1.ReasonConversionRefused:
 		return conditions.True(t, v.reason, "The pods are etcd-druid's, and stay for now: %s.", v.why)
 	case v.reason == v1alpha1.ReasonReturnRefused:
 		return conditions.False(t, v.reason, "Nothing was handed back: %s.", v.why)
 	case v.reason == v1alpha1.ReasonAdoptionRefused:
 		return conditions.False(t, v.reason, "Nothing was adopted: %s.", v.why)
+	case v.phase == contested:
+		return conditions.False(t, v1alpha1.ReasonDruidActive, "%s.", ownership.Contested(etcd))
 	case v.phase == converting:
 		return conditions.True(t, v1alpha1.ReasonConverting, "The pods of etcd-druid are being replaced.")
 	case v.phase == converted:

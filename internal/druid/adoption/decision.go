@@ -82,7 +82,15 @@ func refuseReturn(f input, tasks []v1alpha1.EtcdOperatorTask) string {
 			return fmt.Sprintf("task %s is running: wait until it has ended, or delete it", t.Name)
 		}
 	}
-	return first(f, replicas, members, olderEtcd, knownTLS, knownBackup)
+	return first(f, applied, replicas, members, olderEtcd, knownTLS, knownBackup)
+}
+
+// applied objects if the pods may have what the spec no longer names: the other checks read the spec.
+func applied(f input) string {
+	if have := f.etcd.Status.ObservedGeneration; have != f.etcd.Generation && !ownership.Unconverted(f.etcd, f.set) {
+		return fmt.Sprintf("the spec has yet to be applied: its generation is %d, and status.observedGeneration is %d", f.etcd.Generation, have)
+	}
+	return ""
 }
 
 // knownTLS objects if etcd-druid would roll out members without TLS, since it does not know where their certificates are.
@@ -197,8 +205,12 @@ func members(f input) string {
 	return ""
 }
 
-// images objects if the spec names an image of etcd-druid, which has other programs than the operator's pods start.
+// images objects if the spec names an image of etcd-druid, which has other programs than the operator's pods start. Pods that were handed
+// back may still have the operator's.
 func images(f input) string {
+	if !f.snapshot.StatefulSet.OfDruid {
+		return ""
+	}
 	for _, c := range f.set.Spec.Template.Spec.Containers {
 		field := map[string]string{v1alpha1.ContainerEtcd: "spec.etcd.image", v1alpha1.ContainerBackupRestore: "spec.backup.image"}[c.Name]
 		if field != "" && f.images[c.Name] == c.Image {

@@ -28,6 +28,7 @@ func adoptable() input {
 		snapshot: clustertest.Healthy(3), onDelete: true, enabled: true, now: noon,
 		images: map[string]string{v1alpha1.ContainerEtcd: "registry:5000/etcd:v3.6.16@sha256:0", v1alpha1.ContainerBackupRestore: "agent:v1"},
 	}
+	f.snapshot.StatefulSet.OfDruid = true
 	for i := range f.snapshot.Ordinals {
 		f.snapshot.Ordinals[i].Versions.Etcd = "3.5.27"
 	}
@@ -92,9 +93,14 @@ func TestRefuseAdoption(t *testing.T) {
 		"a foreign voter": {func(f *input) {
 			f.snapshot.Cluster.Voters = append(f.snapshot.Cluster.Voters, cluster.Voter{ID: 9, Name: "other", Ordinal: -1, Serving: true})
 		}, "voter other is not a member"},
-		"a learner":                          {func(f *input) { f.snapshot.Cluster.Voters = f.snapshot.Cluster.Voters[:2] }, "2 of 3 members are voters"},
-		"the spec names etcd-druid's image":  {func(f *input) { f.images[v1alpha1.ContainerEtcd] = "etcd-wrapper:v0.7.0" }, "spec.etcd.image is the image of etcd-druid"},
-		"the spec names etcdbr's image":      {func(f *input) { f.images[v1alpha1.ContainerBackupRestore] = "etcdbrctl:v0.40.0" }, "spec.backup.image is the image of etcd-druid"},
+		"a learner":                         {func(f *input) { f.snapshot.Cluster.Voters = f.snapshot.Cluster.Voters[:2] }, "2 of 3 members are voters"},
+		"the spec names etcd-druid's image": {func(f *input) { f.images[v1alpha1.ContainerEtcd] = "etcd-wrapper:v0.7.0" }, "spec.etcd.image is the image of etcd-druid"},
+		"the spec names etcdbr's image":     {func(f *input) { f.images[v1alpha1.ContainerBackupRestore] = "etcdbrctl:v0.40.0" }, "spec.backup.image is the image of etcd-druid"},
+		"the pods are the operator's, handed back": {func(f *input) {
+			f.snapshot.StatefulSet.OfDruid = false
+			f.images[v1alpha1.ContainerEtcd], f.images[v1alpha1.ContainerBackupRestore] = "registry/etcd:v3.6.16", "agent:v1"
+			f.set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "etcd", Image: "registry/etcd:v3.6.16"}, {Name: "backup-restore", Image: "agent:v1"}}
+		}, ""},
 		"peer TLS is being switched on":      {func(f *input) { f.etcd.Spec.Etcd.PeerURLTLS = &v1alpha1.PeerURLTLS{} }, "spec.etcd.peerUrlTls"},
 		"peer TLS of the pods alone":         {func(f *input) { f.peerTLS = true }, "spec.etcd.peerUrlTls"},
 		"client TLS of a pod alone":          {func(f *input) { f.snapshot.Ordinals[1].Pod.Endpoint = "https://10.0.0.1:2379" }, "spec.etcd.clientUrlTls and etcd-main-1"},
@@ -151,6 +157,13 @@ func TestRefuseReturn(t *testing.T) {
 		}, "take a full snapshot (kubectl etcdtask snapshot etcd-main -n shoot --type full --wait)"},
 		"managed TLS that was never applied": {"3.5.27", "", nil, func(f *input) {
 			f.etcd.Spec.ManagedTLS, f.set.Annotations[v1alpha1.AnnotationAdoptedBy] = &v1alpha1.ManagedTLS{}, "uid"
+			f.set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(f.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+		}, ""},
+		"a spec that is not applied yet, such as without encryption": {"3.5.27", "", nil, func(f *input) { f.etcd.Generation, f.etcd.Status.ObservedGeneration = 2, 1 },
+			"the spec has yet to be applied: its generation is 2, and status.observedGeneration is 1"},
+		"a spec that was applied": {"3.5.27", "", nil, func(f *input) { f.etcd.Generation, f.etcd.Status.ObservedGeneration = 2, 2 }, ""},
+		"a spec that is never applied, before the conversion": {"3.5.27", "", nil, func(f *input) {
+			f.etcd.Generation, f.etcd.Status.ObservedGeneration, f.set.Annotations[v1alpha1.AnnotationAdoptedBy] = 2, 1, "uid"
 			f.set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(f.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
 		}, ""},
 		"encryption without a store": {"3.5.27", "", nil, func(f *input) {

@@ -307,7 +307,8 @@ func TestView(t *testing.T) {
 		"not adopted":                         {state.State{Etcd: &v1alpha1.Etcd{}}, notAdopted, false},
 		"nothing is applied yet":              {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: &appsv1.StatefulSet{}, Snapshot: ofDruid}, pending, true},
 		"etcd-druid is back":                  {state.State{Etcd: back, Manager: "etcd-druid", StatefulSet: applied}, contested, true},
-		"it is back, and asked to be adopted": {state.State{Etcd: asksAgain, Manager: "etcd-druid", StatefulSet: &appsv1.StatefulSet{}}, pending, true},
+		"it is back, and asked to be adopted": {state.State{Etcd: asksAgain, Manager: "etcd-druid", StatefulSet: &appsv1.StatefulSet{}}, contested, true},
+		"also after the conversion began":     {state.State{Etcd: asksAgain, Manager: "etcd-druid", StatefulSet: applied, Snapshot: ofDruid}, contested, true},
 		"asked again, and nothing is left":    {state.State{Etcd: &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Annotations: asked}}, Manager: "etcd-druid", StatefulSet: applied, Snapshot: clusterOf(false)}, converted, false},
 		"a pod of etcd-druid is left":         {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: applied, Snapshot: ofDruid}, converting, false},
 		"a pod is missing":                    {state.State{Etcd: &v1alpha1.Etcd{}, Manager: "etcd-druid", StatefulSet: applied, Snapshot: gone}, converted, false},
@@ -432,7 +433,7 @@ func TestConditionAfterAFailure(t *testing.T) {
 		want               string
 	}{
 		"adopt":                         {v1alpha1.OperationAdopt, "", ""},
-		"adopt again":                   {v1alpha1.OperationAdopt, v1alpha1.ManagedByDruid, v1alpha1.ReasonConversionPending},
+		"adopt again":                   {v1alpha1.OperationAdopt, v1alpha1.ManagedByDruid, v1alpha1.ReasonDruidActive},
 		"hand back what is not adopted": {v1alpha1.OperationHandBack, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -464,6 +465,8 @@ func TestCondition(t *testing.T) {
 		"True ConversionRefused The pods are etcd-druid's, and stay for now: why.": {phase: pending, reason: v1alpha1.ReasonConversionRefused, why: "why"},
 		"False ReturnRefused Nothing was handed back: why.":                        {phase: converted, reason: v1alpha1.ReasonReturnRefused, why: "why"},
 		"False AdoptionRefused Nothing was adopted: why.":                          {reason: v1alpha1.ReasonAdoptionRefused, why: "why"},
+		"False AdoptionRefused Nothing was adopted: etcd-druid is running.":        {phase: contested, reason: v1alpha1.ReasonAdoptionRefused, why: "etcd-druid is running"},
+		"False ReturnRefused Nothing was handed back: etcd-druid is running.":      {phase: contested, reason: v1alpha1.ReasonReturnRefused, why: "etcd-druid is running"},
 		"True Converting The pods of etcd-druid are being replaced.":               {phase: converting},
 		"True Converted No pod of etcd-druid is left.":                             {phase: converted},
 		"True ConversionPending The pods are etcd-druid's. Nothing is applied until asked for: kubectl -n shoot annotate etcd etcd-main druid.gardener.cloud/operation=reconcile.": {phase: pending},

@@ -28,8 +28,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// maxTimeout is the longest timeout of an OnDemandSnapshot.
-const maxTimeout = 4 * time.Hour
+const (
+	// maxTimeout is the longest timeout of an OnDemandSnapshot.
+	maxTimeout = 4 * time.Hour
+	// outlives is how much longer the EtcdOperatorTask is kept than its EtcdOpsTask, which first has to show how it ended.
+	outlives = 30 * 24 * time.Hour
+)
 
 // Reconciler serves EtcdOpsTasks.
 type Reconciler struct {
@@ -119,8 +123,8 @@ func operatorTask(task *v1alpha1.EtcdOpsTask, name string) *v1alpha1.EtcdOperato
 		},
 		Spec: v1alpha1.EtcdOperatorTaskSpec{
 			Type: v1alpha1.OnDemandSnapshot, Config: config(task.Spec.Config.OnDemandSnapshot),
-			// It goes with its owner, which has to show first how it ended.
-			TTLSecondsAfterFinished: ptr.To[int32](math.MaxInt32),
+			// The garbage collector keeps it when its owner has gone: the Etcd becomes its second owner.
+			TTLSecondsAfterFinished: ptr.To(int32(min((ttl(task) + outlives).Seconds(), math.MaxInt32))),
 			OwnerEtcdReference:      v1alpha1.EtcdReference{Name: etcd},
 		},
 	}
@@ -161,7 +165,7 @@ func (r *Reconciler) expire(ctx context.Context, task *v1alpha1.EtcdOpsTask) (ct
 	return ctrl.Result{}, nil
 }
 
-// release removes the finalizer that etcd-druid sets from a task that is being deleted. The EtcdOperatorTask goes with its owner.
+// release removes the finalizer that etcd-druid sets from a task that is being deleted.
 func (r *Reconciler) release(ctx context.Context, task *v1alpha1.EtcdOpsTask) error {
 	before := task.DeepCopy()
 	if !controllerutil.RemoveFinalizer(task, v1alpha1.FinalizerOpsTask) {

@@ -75,17 +75,29 @@ func Acting(etcd *v1alpha1.Etcd, s *cluster.Snapshot, tasks []v1alpha1.EtcdOpera
 	return ""
 }
 
-// Unconverted returns a sentence about pods of etcd-druid that wait for their conversion, and with it every change of members: a new pod
-// would be one of etcd-druid's, which finds no etcd-druid. It is empty if the pods are the operator's.
+// Unconverted returns a sentence about pods that wait for their conversion, and with it every change of members: a new pod would be one of
+// etcd-druid's, which finds no etcd-druid, or have no objects of its own. It is empty if the pods are converted.
 func Unconverted(etcd *v1alpha1.Etcd, s *cluster.Snapshot) string {
-	if s == nil || !s.StatefulSet.OfDruid {
+	if s == nil || !s.StatefulSet.OfDruid && !conversionPending(etcd) {
 		return ""
+	}
+	are := "the pods are etcd-druid's"
+	if !s.StatefulSet.OfDruid {
+		are = "nothing has been applied since the adoption"
 	}
 	convert := fmt.Sprintf("convert the pods (kubectl -n %s annotate etcd %s %s=%s)", etcd.Namespace, etcd.Name, v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile)
 	if have := s.Replicas(); have != int(etcd.Spec.Replicas) {
-		return fmt.Sprintf("the pods are etcd-druid's, and StatefulSet %s has %d replicas while spec.replicas is %d: make both equal, and %s", s.StatefulSet.Name, have, etcd.Spec.Replicas, convert)
+		return fmt.Sprintf("%s, and StatefulSet %s has %d replicas while spec.replicas is %d: set spec.replicas to %d, and %s", are, s.StatefulSet.Name, have, etcd.Spec.Replicas, have, convert)
 	}
-	return "the pods are etcd-druid's: " + convert
+	return are + ": " + convert
+}
+
+// conversionPending reports whether the operator applies nothing to an adopted Etcd, also if it has the operator's pods, handed back before:
+// the StatefulSet follows no task then.
+func conversionPending(etcd *v1alpha1.Etcd) bool {
+	adopted := etcd.Status.Conditions.Find(v1alpha1.ConditionAdopted)
+	return adopted != nil && adopted.Status == metav1.ConditionTrue &&
+		(adopted.Reason == v1alpha1.ReasonConversionPending || adopted.Reason == v1alpha1.ReasonConversionRefused)
 }
 
 // shrinksFromOdd reports whether the next step may remove a serving voter from an odd number of voters, after which the quorum tolerates

@@ -520,8 +520,12 @@ func TestGoalAndActing(t *testing.T) {
 			k.Snapshot.StatefulSet.OfDruid = true
 			return nil
 		},
-		"has 3 replicas while spec.replicas is 5: make both equal, and convert the pods (kubectl": func(k *Known) []v1alpha1.EtcdOperatorTask {
+		"has 3 replicas while spec.replicas is 5: set spec.replicas to 3, and convert the pods (kubectl": func(k *Known) []v1alpha1.EtcdOperatorTask {
 			k.Snapshot.StatefulSet.OfDruid, k.Etcd.Spec.Replicas = true, 5
+			return nil
+		},
+		"nothing has been applied since the adoption: convert the pods (kubectl": func(k *Known) []v1alpha1.EtcdOperatorTask {
+			k.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionAdopted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonConversionPending})
 			return nil
 		},
 		"serve as another": func(k *Known) []v1alpha1.EtcdOperatorTask {

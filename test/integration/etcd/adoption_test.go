@@ -156,7 +156,7 @@ func (w *world) sizeStaysBeforeTheConversion(o *operator) {
 	w.Eventually(func(g Gomega) {
 		scaled := w.condition(g, v1alpha1.ConditionScaled)
 		g.Expect(scaled.Reason).To(Equal(v1alpha1.ReasonScalingHeld))
-		g.Expect(scaled.Message).To(ContainSubstring("has 3 replicas while spec.replicas is 5: make both equal, and convert the pods"))
+		g.Expect(scaled.Message).To(ContainSubstring("has 3 replicas while spec.replicas is 5: set spec.replicas to 3, and convert the pods"))
 	}).Should(Succeed())
 	w.nudge(o)
 	w.Expect(w.StatefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(3))))
