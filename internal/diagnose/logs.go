@@ -5,12 +5,10 @@
 package diagnose
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,33 +74,23 @@ const (
 // justLogged is how old a line may be that says what is the case.
 const justLogged = 2 * time.Minute
 
-// maxLine is how long a line may be to be judged, in bytes. In a part of one, what a key says could count.
-const maxLine = 4 << 20
+// MaxLine is how long a line may be to be judged, in bytes. In a part of one, what a key says could count.
+const MaxLine = 4 << 20
 
-// ParseLogs counts the lines of etcd's log that say why it is slow, or was; it was measured since a time. It reads to the end, however
-// long the log is: the newest lines are the last.
-func ParseLogs(log io.Reader, began, now time.Time) (*Logs, error) {
+// ParseLogs counts the lines of etcd's log that say why it is slow, or was; it was measured since a time. It reads all of them: the newest ones are
+// the last. Of a line that is too long, more than MaxLine is enough.
+func ParseLogs(lines iter.Seq2[[]byte, error], began, now time.Time) (*Logs, error) {
 	l, from := &Logs{}, map[age]time.Time{recently: now.Add(-justLogged), measured: began}
-	var line []byte
-	for lines := bufio.NewReaderSize(log, 64<<10); ; {
-		part, more, err := lines.ReadLine()
-		switch {
-		case errors.Is(err, io.EOF):
-			return l, nil
-		case err != nil:
+	for line, err := range lines {
+		if err != nil {
 			return nil, fmt.Errorf("reading the log: %w", err)
-		case len(line) <= maxLine:
-			line = append(line, part...)
-		}
-		if more {
-			continue
 		}
 		l.Lines++
-		if len(line) <= maxLine && slices.ContainsFunc(counted, func(c countedLine) bool { return bytes.Contains(line, []byte(c.text)) }) {
+		if len(line) <= MaxLine && slices.ContainsFunc(counted, func(c countedLine) bool { return bytes.Contains(line, []byte(c.text)) }) {
 			l.count(string(line), from)
 		}
-		line = line[:0]
 	}
+	return l, nil
 }
 
 // logLine are the fields of a line that matter. The others may have keys, which tenants choose: what a key says does not count.

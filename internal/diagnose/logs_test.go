@@ -7,10 +7,9 @@ package diagnose
 import (
 	"errors"
 	"fmt"
-	"io"
+	"iter"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -28,10 +27,20 @@ const log = `{"level":"warn","ts":"2026-11-24T12:00:00Z","caller":"txn/util.go:9
 not JSON: write /var/etcd/data/member/wal/1.wal: no space left on device
 `
 
+func linesOf(log string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for line := range strings.Lines(log) {
+			if !yield([]byte(strings.TrimSuffix(line, "\n")), nil) {
+				return
+			}
+		}
+	}
+}
+
 func TestParseLogs(t *testing.T) {
 	g := NewWithT(t)
 	parse := func(text string, began, now time.Time) *Logs {
-		l, err := ParseLogs(strings.NewReader(text), began, now)
+		l, err := ParseLogs(linesOf(text), began, now)
 		g.Expect(err).NotTo(HaveOccurred())
 		return l
 	}
@@ -54,10 +63,10 @@ func TestParseLogs(t *testing.T) {
 func TestLinesThatAreTooLong(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Now()
-	l, err := ParseLogs(strings.NewReader("slow fdatasync "+strings.Repeat("x", maxLine)+"\nslow fdatasync"), now, now)
+	l, err := ParseLogs(linesOf("slow fdatasync "+strings.Repeat("x", MaxLine)+"\nslow fdatasync"), now, now)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(*l).To(Equal(Logs{Lines: 2, SlowSyncs: 1}))
-	l, err = ParseLogs(io.MultiReader(strings.NewReader(log), iotest.ErrReader(errors.New("broken"))), now, now)
+	l, err = ParseLogs(func(yield func([]byte, error) bool) { _ = yield([]byte("x"), nil) && yield(nil, errors.New("broken")) }, now, now)
 	g.Expect(err).To(MatchError(ContainSubstring("broken")))
 	g.Expect(l).To(BeNil())
 }
@@ -65,7 +74,7 @@ func TestLinesThatAreTooLong(t *testing.T) {
 func FuzzParseLogs(f *testing.F) {
 	f.Add(log)
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := ParseLogs(strings.NewReader(text), time.Now(), time.Now()); err != nil {
+		if _, err := ParseLogs(linesOf(text), time.Now(), time.Now()); err != nil {
 			t.Error(err)
 		}
 	})

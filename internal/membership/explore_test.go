@@ -179,6 +179,9 @@ func TestInvariants(t *testing.T) {
 func TestEveryGuardIsNeeded(t *testing.T) {
 	for i, g := range guards {
 		t.Run(string(g.name), func(t *testing.T) {
+			if g.name == GuardAddressesSettled {
+				t.Skip("the worlds have no addresses: TestMessages has them")
+			}
 			e := newExplorer(append(slices.Clone(guards[:i]), guards[i+1:]...))
 			for _, z := range append(sizes(), size{1, 3, false, 0}) {
 				z.worlds(func(w *world) bool { e.visit(w); return len(e.broken) == 0 })

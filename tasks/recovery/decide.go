@@ -105,7 +105,7 @@ func (in Input) confirming(now time.Time) Decision {
 	case newcluster.Quorate(s) && s.HasQuorum(): // a leader alone may have yet to step down
 		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum returned on its own, and nothing was changed: " + why}
 	case in.Hibernates:
-		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(nil), Message: in.common().AwaitWakeUp().Message}
+		return in.hibernated()
 	case !lost:
 		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(nil), Message: why}
 	}
@@ -191,12 +191,18 @@ func (in Input) restarting() Decision {
 	case newcluster.Quorate(s):
 		return Decision{Outcome: tasks.Done, Recovery: r, Message: fmt.Sprintf("the quorum is back: %d of %d voters serve with the data that they had, and nothing was rebuilt", s.ServingVoters(), len(s.Cluster.Voters))}
 	case in.Hibernates:
-		return c.AwaitWakeUp()
+		return in.hibernated()
 	case !in.StartedSince.IsZero() && s.At.Sub(in.StartedSince) > quorumDeadline:
 		return Decision{Outcome: tasks.Fail, Code: v1alpha1.ErrNotQuorate, Recovery: r, Message: fmt.Sprintf(
 			"the members that were started have the data of a quorum, and did not form one within %s: check why they do not start or cannot reach each other: %s", quorumDeadline, c.Describe())}
 	}
 	return c.Stay("waiting until the members have a quorum again: %s", c.Describe())
+}
+
+// hibernated ends a recovery that has rebuilt nothing when users hibernate the Etcd. If it waited, it would take members that wake up for lost.
+func (in Input) hibernated() Decision {
+	return Decision{Outcome: tasks.Fail, Code: v1alpha1.ErrHibernated, Recovery: in.Recorded,
+		Message: "spec.replicas was set to 0, and no data was changed: wake the Etcd up, and create the task again if there is no quorum then"}
 }
 
 // growing waits until every member votes.

@@ -272,32 +272,18 @@ func TestStartedQuorumHasItsWholeTime(t *testing.T) {
 	r.Expect(r.said.Code).To(Equal(v1alpha1.ErrNotQuorate))
 }
 
-// A hibernated Etcd has no members that could form a quorum: no time counts for which it is, and once it wakes up, the whole time begins.
-func TestNoTimeCountsWhileTheEtcdIsHibernated(t *testing.T) {
-	for phase, limit := range map[v1alpha1.RecoveryPhase]time.Duration{v1alpha1.RecoveryConfirming: gracePeriod, v1alpha1.RecoveryStarting: quorumDeadline} {
+// A recovery that has rebuilt nothing ends when users hibernate the Etcd: it would take members that wake up for lost.
+func TestARecoveryEndsWithAHibernation(t *testing.T) {
+	for _, phase := range []v1alpha1.RecoveryPhase{v1alpha1.RecoveryConfirming, v1alpha1.RecoveryStarting} {
 		r := newTrial(t)
-		awake, asleep := r.witness.says, newInput(hibernated).Snapshot
-		wakes := func(replicas int32, says *cluster.Snapshot) {
-			etcd := r.task.Etcd.DeepCopy()
-			etcd.Spec.Replicas, etcd.ResourceVersion = replicas, ""
-			r.lives(etcd)
-			r.handler.Live, r.witness.says = r.api, says
-		}
 		r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: phase, PhaseSince: metav1.NewTime(epoch)}
-		r.lose(limit - time.Second)
-		wakes(0, asleep)
-		r.Expect(r.lose(limit + time.Minute)).To(Equal(phase))
-		r.Expect(r.said.Outcome).To(Equal(tasks.Continue), r.said.Message)
-		r.Expect(r.said.Message).To(ContainSubstring("hibernated"))
-		r.Expect(r.said.Recovery.LostSince).To(BeNil())
-		if phase == v1alpha1.RecoveryStarting {
-			wakes(3, asleep) // the StatefulSet is not scaled up yet
-			r.Expect(r.lose(limit + time.Minute)).To(Equal(phase))
-			r.Expect(r.said.Outcome).To(Equal(tasks.Continue), r.said.Message)
-		}
-		wakes(3, awake)
-		r.Expect(r.lose(limit)).To(Equal(phase))
-		r.Expect(r.said.Outcome).To(Equal(tasks.Continue), r.said.Message)
+		etcd := r.task.Etcd.DeepCopy()
+		etcd.Spec.Replicas, etcd.ResourceVersion = 0, ""
+		r.lives(etcd)
+		r.handler.Live, r.witness.says = r.api, newInput(hibernated).Snapshot
+		r.look()
+		r.Expect(r.said.Outcome).To(Equal(tasks.Fail), r.said.Message)
+		r.Expect(r.said.Code).To(Equal(v1alpha1.ErrHibernated))
 	}
 }
 

@@ -15,13 +15,13 @@ import (
 
 var etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: "main", UID: "etcd"}}
 
-// set is a StatefulSet of the Etcd with a manager, a strategy and annotations.
-func set(manager string, strategy appsv1.StatefulSetUpdateStrategyType, annotations map[string]string) *appsv1.StatefulSet {
+// set is a StatefulSet of the Etcd with a manager and annotations.
+func set(manager string, annotations map[string]string) *appsv1.StatefulSet {
 	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shoot", Name: "main", Labels: map[string]string{v1alpha1.LabelManagedBy: manager, v1alpha1.LabelPartOf: "main"}, Annotations: annotations,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))},
 	}}
-	s.Spec.UpdateStrategy.Type = strategy
+	s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
 	return s
 }
 
@@ -35,9 +35,9 @@ func TestDruidIsBack(t *testing.T) {
 		set  *appsv1.StatefulSet
 		says string
 	}{
-		"adopted":                 {etcd, set(v1alpha1.ManagedByDruid, appsv1.OnDeleteStatefulSetStrategyType, adopted), ""},
-		"adopted, and it is back": {back, set(v1alpha1.ManagedByDruid, appsv1.OnDeleteStatefulSetStrategyType, adopted), "Etcd shoot/main was adopted from etcd-druid, which has put its finalizer"},
-		"never adopted":           {back, set(v1alpha1.ManagedBy, appsv1.OnDeleteStatefulSetStrategyType, nil), ""},
+		"adopted":                 {etcd, set(v1alpha1.ManagedByDruid, adopted), ""},
+		"adopted, and it is back": {back, set(v1alpha1.ManagedByDruid, adopted), "Etcd shoot/main was adopted from etcd-druid, which has put its finalizer"},
+		"never adopted":           {back, set(v1alpha1.ManagedBy, nil), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -57,7 +57,7 @@ func TestDruidIsBack(t *testing.T) {
 // A member that restarts refuses the data of a cluster that is not the recorded one, so no pod is replaced.
 func TestNoPodIsReplacedWhileAnotherClusterServes(t *testing.T) {
 	g := NewWithT(t)
-	own := set(v1alpha1.ManagedBy, appsv1.OnDeleteStatefulSetStrategyType, nil)
+	own := set(v1alpha1.ManagedBy, nil)
 	e := etcd.DeepCopy()
 	e.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply}, {Code: v1alpha1.ErrClusterID}}
 	g.Expect(Operator{}.Objection(e, own)).To(ContainSubstring("another cluster than the recorded one (ERR_CLUSTER_ID in status.lastErrors)"))

@@ -29,7 +29,7 @@ var adviceByError = map[v1alpha1.ErrorCode]string{
 	v1alpha1.ErrNotAllowed:          "Change the field of the Etcd that the error names, or have the operator's configuration allow it, and create the task again.",
 	v1alpha1.ErrSuperseded:          "Nothing: the newer revision has its own task. See it with \"kubectl etcdtask list\".",
 	v1alpha1.ErrNoQuorum:            "Restore quorum first: \"kubectl etcdtask plan ETCD\" shows which members serve.",
-	v1alpha1.ErrQuorumNotLost:       "Nothing: there is a quorum, and missing members come back or are replaced automatically. \"kubectl etcdtask plan ETCD\" shows each of them.",
+	v1alpha1.ErrQuorumNotLost:       "Nothing, unless the error names another task: there is a quorum, and missing members come back or are replaced automatically. \"kubectl etcdtask plan ETCD\" shows each of them.",
 	v1alpha1.ErrSingleMember:        "Nothing: a single member restores the newest backup automatically. If it cannot, the condition DataVolumesReady says why: \"kubectl describe etcd\".",
 	v1alpha1.ErrNeverServed:         "Check why its members do not start: \"kubectl describe etcd\" and \"kubectl get pods\". There is nothing to recover.",
 	v1alpha1.ErrSourceCluster:       "The cluster that the members have joined has the quorum and takes the backups until spec.etcd.bootstrapWithExistingCluster is removed: recover or compact it there. If it is lost for good, remove the field, and create the task again.",

@@ -5,9 +5,13 @@
 package diagnose
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"maps"
 	"net/url"
 	"time"
@@ -82,7 +86,33 @@ func (g *gatherer) count(ctx context.Context, pod *corev1.Pod, ahead time.Durati
 		return nil, err
 	}
 	defer func() { _ = stream.Close() }()
-	return diagnose.ParseLogs(stream, g.began.Add(ahead), g.clock.Now().Add(ahead))
+	return diagnose.ParseLogs(linesOf(stream), g.began.Add(ahead), g.clock.Now().Add(ahead))
+}
+
+// linesOf returns the lines of a log; of one that is too long to be judged, no more than it takes to see that. A line is valid until the next one.
+func linesOf(log io.Reader) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		var line []byte
+		for lines := bufio.NewReaderSize(log, 64<<10); ; {
+			part, more, err := lines.ReadLine()
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					yield(nil, err)
+				}
+				return
+			}
+			if len(line) <= diagnose.MaxLine {
+				line = append(line, part...)
+			}
+			if more {
+				continue
+			}
+			if !yield(line, nil) {
+				return
+			}
+			line = line[:0]
+		}
+	}
 }
 
 // kubelet returns a function that reads what the kubelet measures about a pod; nil if it is on no node.

@@ -29,7 +29,7 @@ var ErrBehind = errors.New("the cache is behind: something has changed and has t
 type behind struct{ text string }
 
 func (b behind) Error() string   { return b.text }
-func (behind) Is(err error) bool { return err == ErrBehind } //nolint:errorlint // errors.Is asks for the very error
+func (behind) Is(err error) bool { return err == ErrBehind }
 
 // Awaits returns an ErrBehind that says what has to be seen first.
 func Awaits(format string, args ...any) error { return behind{fmt.Sprintf(format, args...)} }

@@ -63,7 +63,13 @@ func (c *etcds) measure(window time.Duration) judge.Input {
 			m.Pod.Running = time.Since(again)
 		}
 		var err error
-		m.Logs, err = judge.ParseLogs(strings.NewReader(c.members[i].log.String()), began, time.Now())
+		m.Logs, err = judge.ParseLogs(func(yield func([]byte, error) bool) {
+			for line := range strings.Lines(c.members[i].log.String()) {
+				if !yield([]byte(line), nil) {
+					return
+				}
+			}
+		}, began, time.Now())
 		NewWithT(c.t).Expect(err).NotTo(HaveOccurred())
 		in.Members = append(in.Members, m)
 		in.Missing = append(in.Missing, got.Missing...)
