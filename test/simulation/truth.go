@@ -91,7 +91,7 @@ var unjudged = []v1alpha1.GuardName{
 	"DeletionObserved", "ChangeObserved", "HandoverObserved", "NothingElseActs", "RemovalAnnounced", "JoinAnnounced", "MembersSettled",
 	"VersionsCompatible",
 	// They rest on who leads and on how far members are, which changes all the time.
-	"LeaderStays", "SuccessorCaughtUp", "SuccessorReady", "SnapshotTaken", "BackedUp",
+	"AddressesSettled", "LeaderStays", "SuccessorCaughtUp", "SuccessorReady", "SnapshotTaken", "BackedUp",
 	// They ask for what users do, which is waited for in the end.
 	"VolumeReachable", "MemberRelieved", "RemovalGranted", "GoalOdd", "MembersKnown", "DataElsewhere", "StoreFree", "SingleAgreed",
 	// They are not modeled.
