@@ -24,7 +24,7 @@ const (
 	awaitAfter = time.Minute
 )
 
-// failures holds the failing stages of each Etcd.
+// failures holds the failing stages of each Etcd, by name, and what they wait for, by waits.
 type failures struct {
 	memory.PerEtcd[map[string]failure]
 }
@@ -45,43 +45,59 @@ func (f failure) lasts(now time.Time) bool {
 	return f.times >= reportTimes && now.Sub(f.since) >= after
 }
 
+// waits is the key of what a stage waits for. It is not that of its failures: a wait neither hides a failure nor counts as one.
+func (s stage) waits() string { return s.name + " waits" }
+
 // note records the outcome of a stage. A success resets its failures; a stage that is not reached keeps them.
 func (f *failures) note(etcd *v1alpha1.Etcd, s stage, err error, now time.Time) {
-	before := f.Of(etcd)
-	last, failed := before[s.name]
-	switch {
-	case err == nil && failed:
-		next := maps.Clone(before)
-		delete(next, s.name)
-		f.Set(etcd, next)
-	case err != nil:
-		if !failed || last.Waits {
-			last = failure{since: now}
-		}
-		f.Set(etcd, memory.With(before, s.name, failure{status.Failure{Code: s.code, Err: err}, last.times + 1, last.since}))
+	f.endWaits(etcd, []stage{s})
+	if err == nil {
+		f.drop(etcd, s.name)
+	} else {
+		f.count(etcd, s.name, status.Failure{Code: s.code, Err: err}, now)
 	}
 }
 
 // await records that a stage waits for something to be seen first, which ends the reconcile. A failure of the stage stays until it has succeeded.
 func (f *failures) await(etcd *v1alpha1.Etcd, s stage, err error, now time.Time) {
-	before := f.Of(etcd)
-	last, known := before[s.name]
-	switch {
-	case !known:
-		last.since = now
-	case !last.Waits:
-		return
+	f.count(etcd, s.waits(), status.Failure{Code: s.code, Err: err, Waits: true}, now)
+}
+
+// endWaits records that stages do not wait, or were not reached: what they have waited for before may have been seen.
+func (f *failures) endWaits(etcd *v1alpha1.Etcd, stages []stage) {
+	for _, s := range stages {
+		f.drop(etcd, s.waits())
 	}
-	f.Set(etcd, memory.With(before, s.name, failure{status.Failure{Code: s.code, Err: err, Waits: true}, last.times + 1, last.since}))
+}
+
+func (f *failures) count(etcd *v1alpha1.Etcd, key string, next status.Failure, now time.Time) {
+	before := f.Of(etcd)
+	last, known := before[key]
+	if !known {
+		last.since = now
+	}
+	f.Set(etcd, memory.With(before, key, failure{next, last.times + 1, last.since}))
+}
+
+func (f *failures) drop(etcd *v1alpha1.Etcd, key string) {
+	before := f.Of(etcd)
+	if _, known := before[key]; known {
+		next := maps.Clone(before)
+		delete(next, key)
+		f.Set(etcd, next)
+	}
 }
 
 // reported returns the failures for the status: those that have lasted, and those that the status already reports, because a restarted
-// operator does not know how long they have lasted.
+// operator does not know how long they have lasted. What a stage waits for is newer than its failure, and replaces it.
 func (f *failures) reported(etcd *v1alpha1.Etcd, now time.Time) (reported []status.Failure) {
 	all := f.Of(etcd)
 	for _, s := range slices.Concat(stages, followUps) {
-		if failed, ok := all[s.name]; ok && (failed.lasts(now) || failed.In(etcd.Status.LastErrors)) {
-			reported = append(reported, failed.Failure)
+		for _, key := range []string{s.waits(), s.name} {
+			if failed, ok := all[key]; ok && (failed.lasts(now) || failed.In(etcd.Status.LastErrors)) {
+				reported = append(reported, failed.Failure)
+				break
+			}
 		}
 	}
 	return reported

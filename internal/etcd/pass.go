@@ -94,6 +94,9 @@ var errSkipped = errors.New("skipped")
 // run runs the stages, and writes the status whether or not they succeed.
 func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 	complete, interrupted := p.through(ctx, stages)
+	if !complete {
+		p.failures.endWaits(p.etcd, followUps)
+	}
 	open, first := p.open, !p.followed.Of(p.etcd)
 	if first {
 		p.leaveOpen(followUps)
@@ -120,19 +123,25 @@ func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 // through runs the stages until one that is not passable fails, or one interrupts the reconcile. An interruption is not a failure: the
 // cache has to catch up first.
 func (p *pass) through(ctx context.Context, stages []stage) (complete bool, interrupted error) {
-	for _, s := range stages {
+	for i, s := range stages {
 		err := s.run(p, ctx)
-		switch {
-		case err != nil && ctx.Err() != nil:
+		if err != nil && ctx.Err() != nil {
 			// The operator is stopping, or the reconcile has taken too long.
 			return false, ctx.Err()
+		}
+		behind, rest := errors.Is(err, state.ErrBehind), stages[i+1:]
+		if !behind {
+			p.failures.endWaits(p.etcd, stages[i:i+1])
+		}
+		switch {
 		case s.independent && apierrors.IsConflict(err):
 			interrupted = err
 			continue
 		case interrupts(err):
-			if errors.Is(err, state.ErrBehind) {
+			if behind {
 				p.failures.await(p.etcd, s, err, p.Clock.Now())
 			}
+			p.failures.endWaits(p.etcd, rest)
 			return false, err
 		case errors.Is(err, errSkipped):
 			p.leaveOpen([]stage{s})
@@ -145,6 +154,7 @@ func (p *pass) through(ctx context.Context, stages []stage) (complete bool, inte
 		p.errs = append(p.errs, err)
 		p.leaveOpen([]stage{s})
 		if !s.passable {
+			p.failures.endWaits(p.etcd, rest)
 			return false, nil
 		}
 	}

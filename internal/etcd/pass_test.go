@@ -120,11 +120,72 @@ func TestAWaitBesideAFailure(t *testing.T) {
 	f.await(etcd, spec, state.Awaits("later"), noon.Add(time.Second))
 	g.Expect(f.reported(etcd, noon.Add(awaitAfter-1))).To(BeEmpty())
 	g.Expect(f.reported(etcd, noon.Add(awaitAfter))).To(ConsistOf(And(HaveField("Waits", true), HaveField("Code", v1alpha1.ErrApply))))
-	g.Expect(f.summary(etcd, noon.Add(awaitAfter), false)).To(Equal("spec"))
+	g.Expect(f.summary(etcd, noon.Add(awaitAfter), false)).To(HavePrefix("spec"))
 	f.note(etcd, spec, errBroken, noon.Add(awaitAfter))
 	g.Expect(f.reported(etcd, noon.Add(awaitAfter+reportAfter))).To(BeEmpty(), "it has failed once")
 	f.note(etcd, spec, errBroken, noon.Add(awaitAfter+1))
 	g.Expect(f.reported(etcd, noon.Add(awaitAfter+reportAfter))).To(ConsistOf(HaveField("Err", errBroken)))
+}
+
+// A stage that has failed once, and waits from then on, says after a minute what it waits for; so does one that has failed before, and nothing
+// that was waited for is said once the stage does not wait.
+func TestAWaitAfterAFailure(t *testing.T) {
+	g := NewWithT(t)
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main", UID: "etcd"}}
+	spec := stages[slices.IndexFunc(stages, func(s stage) bool { return s.name == "spec" })]
+	later := noon.Add(awaitAfter)
+	waits := func(f *failures) {
+		f.await(etcd, spec, state.Awaits("later"), noon)
+		f.await(etcd, spec, state.Awaits("later"), later)
+	}
+	for failed := range 3 {
+		var f failures
+		for range failed {
+			f.note(etcd, spec, errBroken, noon)
+		}
+		waits(&f)
+		g.Expect(f.reported(etcd, later)).To(ConsistOf(HaveField("Waits", true)), "failed %d times before", failed)
+		g.Expect(f.summary(etcd, later, false)).To(ContainSubstring("spec"))
+	}
+	for name, end := range map[string]func(*failures){
+		"it has failed":    func(f *failures) { f.note(etcd, spec, errBroken, later) },
+		"it has succeeded": func(f *failures) { f.note(etcd, spec, nil, later) },
+		"it does not wait": func(f *failures) { f.endWaits(etcd, []stage{spec}) },
+		"it waits anew":    func(f *failures) { f.endWaits(etcd, []stage{spec}); f.await(etcd, spec, state.Awaits("later"), later) },
+		"it has failed once": func(f *failures) {
+			f.note(etcd, spec, errBroken, later)
+			f.await(etcd, spec, state.Awaits("later"), later)
+		},
+	} {
+		var f failures
+		waits(&f)
+		end(&f)
+		g.Expect(f.reported(etcd, later.Add(reportAfter))).To(BeEmpty(), name)
+	}
+}
+
+// A wait ends with its cause also if its stage is skipped then, is not reached, or conflicts.
+func TestAWaitOfAStageThatIsNotReached(t *testing.T) {
+	behind := state.Awaits("later")
+	for name, stages := range map[string][]stage{
+		"skipped":                {failing("spec", errSkipped, false)},
+		"not reached":            {failing("read", errBroken, false), failing("spec", behind, false)},
+		"not reached, by a wait": {failing("read", state.Awaits("another"), false), failing("spec", behind, false)},
+		"a conflict":             {failing("spec", apierrors.NewConflict(schema.GroupResource{}, "x", errBroken), false)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := &pass{parts: &parts{Access: state.Access{Clock: clock.RealClock{}}}, etcd: &v1alpha1.Etcd{}}
+			for range 2 {
+				_, _ = p.through(t.Context(), []stage{failing("spec", behind, false)})
+			}
+			later := time.Now().Add(awaitAfter)
+			g.Expect(p.failures.summary(p.etcd, later, false)).To(HavePrefix("spec"))
+			_, _ = p.through(t.Context(), stages)
+			g.Expect(p.failures.summary(p.etcd, later, false)).To(BeEmpty())
+		})
+	}
 }
 
 // A conflict of a stage that nothing rests on does not keep the others from their work.

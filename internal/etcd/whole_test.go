@@ -415,6 +415,23 @@ func TestWhatFollowsTheStatus(t *testing.T) {
 	s.Expect(s.etcd().Status.LastErrors).To(ConsistOf(HaveField("Code", v1alpha1.ErrForeignObject)))
 }
 
+// What a stage after the status waits for is forgotten once it is not reached.
+func TestAWaitOfAFollowUpThatIsNotReached(t *testing.T) {
+	s := sceneOf(t, nil)
+	s.settle()
+	first, last := stages, followUps
+	defer func() { stages, followUps = first, last }()
+	followUps = []stage{failing("follows", state.Awaits("later"), false)}
+	waits := func() map[string]failure { return s.reconciler.parts.failures.Of(s.etcd()) }
+	_, err := s.once()
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(waits()).To(HaveLen(1))
+	stages = []stage{failing("read", state.Awaits("another"), false)}
+	_, err = s.once()
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(waits()).To(And(HaveLen(1), HaveKey(stages[0].waits())))
+}
+
 // What has to be seen first is waited for in silence for a minute. Then the status says what, and that the members are not observed, until it is seen.
 func TestAWaitThatLastsIsReported(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -20,7 +20,7 @@ import (
 )
 
 // startDeadline is how long the pod of a Job may take to start before the Job counts as failed. It allows for a new node and for
-// retried image pulls.
+// retried image pulls. The pod may take as long to end after its agent.
 const startDeadline = 3 * time.Minute
 
 // State is the state of a Job.
@@ -29,7 +29,8 @@ type State struct {
 	Running bool
 	// Code is why it failed; empty if it is running or has succeeded.
 	Code v1alpha1.ErrorCode
-	// StartingSince is when the API server created what has not started, the Job or its newest pod; zero if it has.
+	// StartingSince is when the API server created what has not started, the Job or its newest pod, or when the agent ended beside containers
+	// that run on; otherwise zero.
 	StartingSince time.Time
 	// RunningSince is when the container of the newest pod started; zero if it does not run.
 	RunningSince time.Time
@@ -80,6 +81,9 @@ func running(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 		return starting(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("Job %s has no pod yet: if this persists, check its events", job.Name), job.CreationTimestamp.Time, now)
 	}
 	newest := pods[len(pods)-1]
+	if since, others := outlived(newest); len(others) > 0 {
+		return lingering(job, newest, since, others, now)
+	}
 	if hasEnded(newest) {
 		return State{Running: true, Message: counting(job, newest, lastWords(pods))}
 	}
@@ -115,6 +119,35 @@ func hasHadPod(job *batchv1.Job) bool {
 // hasEnded reports whether the agent in a pod has ended, or will not start.
 func hasEnded(p corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || terminated(p) != nil
+}
+
+// outlived returns when the agent in a pod ended, and the containers that others have added and that run on; none if the pod ends.
+func outlived(p corev1.Pod) (since time.Time, others []string) {
+	t := terminated(p)
+	if t == nil || t.FinishedAt.IsZero() || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return time.Time{}, nil
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Running != nil {
+			others = append(others, c.Name)
+		}
+	}
+	return t.FinishedAt.Time, others
+}
+
+// lingering returns the State of a Job whose agent has ended while other containers of its pod run, which is a failure after startDeadline: the Job
+// would not end before its own deadline, hours later.
+func lingering(job *batchv1.Job, p corev1.Pod, since time.Time, others []string, now time.Time) State {
+	words := lastWords([]corev1.Pod{p})
+	if now.Sub(since) < startDeadline {
+		return State{Running: true, StartingSince: since, Message: counting(job, p, words)}
+	}
+	if words != "" {
+		words = fmt.Sprintf(" (the agent said: %s)", words)
+	}
+	return State{Code: v1alpha1.ErrJobFailed, StartingSince: since, Message: fmt.Sprintf(
+		"Job %s does not end: its agent has ended in pod %s, and %s later other containers of the pod run: %s%s. Keep them out of the pods of Jobs",
+		job.Name, p.Name, startDeadline, strings.Join(others, ", "), words)}
 }
 
 // counting returns what to say of a Job while its controller has yet to count the newest pod, which has ended, or to replace it.

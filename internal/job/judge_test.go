@@ -39,6 +39,12 @@ func waiting(reason string) corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "because"}}
 }
 
+// atEpoch has a container end then.
+func atEpoch(state corev1.ContainerState) corev1.ContainerState {
+	state.Terminated.FinishedAt = metav1.Time{Time: epoch}
+	return state
+}
+
 func ended(code int32, reason, message string) corev1.ContainerState {
 	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, Message: message}}
 }
@@ -53,6 +59,12 @@ func TestJudge(t *testing.T) {
 	}
 	inPhase := func(phase corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = phase } }
 	gone := inPhase(corev1.PodFailed)
+	// beside is a container that an admission webhook has added.
+	beside := func(p *corev1.Pod) {
+		p.Status.Phase = corev1.PodRunning
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "mesh", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
+	}
+	terminates := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: epoch} }
 	evicted := func(p *corev1.Pod) {
 		p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "the node was low on memory"}
 	}
@@ -76,36 +88,42 @@ func TestJudge(t *testing.T) {
 		result  string
 		gone    bool
 	}{
-		"no pod yet":                          {job: jobWith(), running: true, says: "no pod yet"},
-		"no pod at all":                       {job: jobWith(), after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "check its events"},
-		"it runs":                             {job: jobWith(), pods: []corev1.Pod{podWith("p", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})}, after: time.Hour, running: true},
-		"it is set up":                        {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, running: true},
-		"a Secret lacks":                      {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "Secret may be missing"},
-		"no image yet":                        {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ErrImagePull"))}, running: true, says: "cannot get image x/agent"},
-		"no image":                            {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ImagePullBackOff"))}, after: time.Hour, code: v1alpha1.ErrJobImage, says: "cannot get image x/agent: ImagePullBackOff: because"},
-		"bad config":                          {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("CreateContainerConfigError"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "because"},
-		"no node":                             {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting(""), unschedulable)}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "0/3 nodes"},
-		"out of memory":                       {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(137, "OOMKilled", ""))}, code: v1alpha1.ErrJobOutOfMemory, says: "more memory"},
-		"failed once":                         {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"error":"the store is away"}`), gone)}, after: time.Hour, running: true, says: "the Job retries: the store is away"},
-		"it has ended":                        {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(0, "Completed", `{"copied":3}`), inPhase(corev1.PodSucceeded))}, after: time.Hour, running: true, says: "pod p of Job j has ended: waiting for the Job controller to count it"},
-		"its agent has ended":                 {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(0, "Completed", `{"copied":3}`), inPhase(corev1.PodRunning))}, after: time.Hour, running: true, says: "waiting for the Job controller"},
-		"its agent has failed":                {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"error":"the store is away"}`), inPhase(corev1.PodRunning))}, after: time.Hour, running: true, says: "the Job retries: the store is away"},
-		"evicted":                             {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting(""), evicted)}, after: time.Hour, running: true, says: "the Job retries: the node was low on memory"},
-		"its pod was deleted":                 {job: counted(batchv1.JobStatus{Failed: 1}), after: time.Hour, running: true, says: "Job j has no pod left: the Job controller creates another"},
-		"its pod is being counted":            {job: counted(batchv1.JobStatus{UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Failed: []types.UID{"p"}}}), after: time.Hour, running: true, says: "no pod left"},
-		"its pod is gone, and not counted":    {job: counted(batchv1.JobStatus{Active: 1}), after: time.Hour, running: true, says: "no pod left"},
-		"its pod has succeeded, and is gone":  {job: counted(batchv1.JobStatus{UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"p"}}}), after: time.Hour, running: true, says: "no pod left"},
-		"nothing was counted":                 {job: counted(batchv1.JobStatus{UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{}}), after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "no pod yet"},
-		"it is being deleted":                 {job: going(), after: time.Hour, running: true, says: "Job j is being deleted"},
-		"failed":                              {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", "log\n"+`{"error":"the store is away"}`))}, code: v1alpha1.ErrJobFailed, says: "(BackoffLimitExceeded): the store is away"},
-		"failed, silent":                      {job: jobWith(failed), code: v1alpha1.ErrJobFailed, says: "too often"},
-		"crashed":                             {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(2, "Error", "panic: x"))}, code: v1alpha1.ErrJobFailed, says: "exited with code 2: panic: x"},
-		"an earlier agent":                    {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"msg":"Failed","error":"unknown flag: --full-snapshot-schedule"}`))}, code: v1alpha1.ErrJobFailed, says: "the agent of image x/agent is older than the operator: set spec.backup.image of the Etcd to the agent of the operator's version, or leave it out: unknown flag: --full-snapshot-schedule"},
-		"took too long":                       {job: jobWith(late), code: v1alpha1.ErrDeadlineExceeded, says: "too long"},
-		"complete":                            {job: jobWith(complete), pods: []corev1.Pod{podWith("a", ended(1, "Error", "")), podWith("b", ended(0, "Completed", "log\n"+`{"copied":3}`))}, result: `{"copied":3}`},
-		"complete without a result":           {job: jobWith(complete), pods: []corev1.Pod{podWith("p", ended(0, "Completed", "log"))}},
-		"complete, its pods are gone":         {job: jobWith(complete), gone: true},
-		"complete, only a failed pod is left": {job: jobWith(complete), pods: []corev1.Pod{podWith("p", ended(1, "Error", "{}"))}, gone: true},
+		"no pod yet":                     {job: jobWith(), running: true, says: "no pod yet"},
+		"no pod at all":                  {job: jobWith(), after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "check its events"},
+		"it runs":                        {job: jobWith(), pods: []corev1.Pod{podWith("p", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})}, after: time.Hour, running: true},
+		"it is set up":                   {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, running: true},
+		"a Secret lacks":                 {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "Secret may be missing"},
+		"no image yet":                   {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ErrImagePull"))}, running: true, says: "cannot get image x/agent"},
+		"no image":                       {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ImagePullBackOff"))}, after: time.Hour, code: v1alpha1.ErrJobImage, says: "cannot get image x/agent: ImagePullBackOff: because"},
+		"bad config":                     {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("CreateContainerConfigError"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "because"},
+		"no node":                        {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting(""), unschedulable)}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "0/3 nodes"},
+		"out of memory":                  {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(137, "OOMKilled", ""))}, code: v1alpha1.ErrJobOutOfMemory, says: "more memory"},
+		"failed once":                    {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"error":"the store is away"}`), gone)}, after: time.Hour, running: true, says: "the Job retries: the store is away"},
+		"it has ended":                   {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(0, "Completed", `{"copied":3}`), inPhase(corev1.PodSucceeded))}, after: time.Hour, running: true, says: "pod p of Job j has ended: waiting for the Job controller to count it"},
+		"its agent has ended":            {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(0, "Completed", `{"copied":3}`), inPhase(corev1.PodRunning))}, after: time.Hour, running: true, says: "waiting for the Job controller"},
+		"its agent has failed":           {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"error":"the store is away"}`), inPhase(corev1.PodRunning))}, after: time.Hour, running: true, says: "the Job retries: the store is away"},
+		"another container runs on":      {job: jobWith(), pods: []corev1.Pod{podWith("p", atEpoch(ended(0, "Completed", `{"copied":3}`)), beside)}, after: startDeadline, code: v1alpha1.ErrJobFailed, says: "Job j does not end: its agent has ended in pod p, and 3m0s later other containers of the pod run: mesh"},
+		"it failed, and another runs on": {job: jobWith(), pods: []corev1.Pod{podWith("p", atEpoch(ended(1, "Error", `{"error":"the store is away"}`)), beside)}, after: time.Hour, code: v1alpha1.ErrJobFailed, says: "run: mesh (the agent said: the store is away)"},
+		"another runs on, since when is not known": {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(0, "Completed", ""), beside)}, after: time.Hour, running: true, says: "pod p of Job j has ended"},
+		"another container may end yet":            {job: jobWith(), pods: []corev1.Pod{podWith("p", atEpoch(ended(0, "Completed", `{"copied":3}`)), beside)}, after: startDeadline - 1, running: true, says: "pod p of Job j has ended"},
+		"another runs, and the pod is going":       {job: jobWith(), pods: []corev1.Pod{podWith("p", atEpoch(ended(0, "Completed", `{"copied":3}`)), beside, terminates)}, after: time.Hour, running: true, says: "pod p of Job j has ended"},
+		"another ran, and the pod has ended":       {job: jobWith(), pods: []corev1.Pod{podWith("p", atEpoch(ended(0, "Completed", `{"copied":3}`)), beside, inPhase(corev1.PodSucceeded))}, after: time.Hour, running: true, says: "pod p of Job j has ended"},
+		"evicted":                                  {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting(""), evicted)}, after: time.Hour, running: true, says: "the Job retries: the node was low on memory"},
+		"its pod was deleted":                      {job: counted(batchv1.JobStatus{Failed: 1}), after: time.Hour, running: true, says: "Job j has no pod left: the Job controller creates another"},
+		"its pod is being counted":                 {job: counted(batchv1.JobStatus{UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Failed: []types.UID{"p"}}}), after: time.Hour, running: true, says: "no pod left"},
+		"its pod is gone, and not counted":         {job: counted(batchv1.JobStatus{Active: 1}), after: time.Hour, running: true, says: "no pod left"},
+		"its pod has succeeded, and is gone":       {job: counted(batchv1.JobStatus{UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{Succeeded: []types.UID{"p"}}}), after: time.Hour, running: true, says: "no pod left"},
+		"nothing was counted":                      {job: counted(batchv1.JobStatus{UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{}}), after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "no pod yet"},
+		"it is being deleted":                      {job: going(), after: time.Hour, running: true, says: "Job j is being deleted"},
+		"failed":                                   {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", "log\n"+`{"error":"the store is away"}`))}, code: v1alpha1.ErrJobFailed, says: "(BackoffLimitExceeded): the store is away"},
+		"failed, silent":                           {job: jobWith(failed), code: v1alpha1.ErrJobFailed, says: "too often"},
+		"crashed":                                  {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(2, "Error", "panic: x"))}, code: v1alpha1.ErrJobFailed, says: "exited with code 2: panic: x"},
+		"an earlier agent":                         {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"msg":"Failed","error":"unknown flag: --full-snapshot-schedule"}`))}, code: v1alpha1.ErrJobFailed, says: "the agent of image x/agent is older than the operator: set spec.backup.image of the Etcd to the agent of the operator's version, or leave it out: unknown flag: --full-snapshot-schedule"},
+		"took too long":                            {job: jobWith(late), code: v1alpha1.ErrDeadlineExceeded, says: "too long"},
+		"complete":                                 {job: jobWith(complete), pods: []corev1.Pod{podWith("a", ended(1, "Error", "")), podWith("b", ended(0, "Completed", "log\n"+`{"copied":3}`))}, result: `{"copied":3}`},
+		"complete without a result":                {job: jobWith(complete), pods: []corev1.Pod{podWith("p", ended(0, "Completed", "log"))}},
+		"complete, its pods are gone":              {job: jobWith(complete), gone: true},
+		"complete, only a failed pod is left":      {job: jobWith(complete), pods: []corev1.Pod{podWith("p", ended(1, "Error", "{}"))}, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

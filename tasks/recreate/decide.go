@@ -217,6 +217,9 @@ func record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	r.MostParticipatingReplicas = max(most, participating)
 	if in.Snapshot.StatefulSet.Observed && d.Phase != "" {
 		r.TargetRevision = in.target()
+	} else if d.Phase == "" {
+		// It has gone back to its beginning, and begins at the newest revision.
+		r.TargetRevision = ""
 	}
 	r.HeldBy, r.BlockedBy = nil, nil
 	if d.Stranded != "" {

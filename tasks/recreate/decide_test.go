@@ -60,7 +60,8 @@ func TestHold(t *testing.T) {
 	g.Expect(record(*in, decide(*in), epoch.Add(time.Hour)).HeldBy).To(BeNil())
 }
 
-// A task that goes back before it has stopped a pod says which guard it waits for, and that nothing was stopped.
+// A task that goes back before it has stopped a pod says which guard it waits for, and that nothing was stopped. It has no target then, so that a
+// newer revision, which may be what brings the volume back, does not end it.
 func TestGoesBack(t *testing.T) {
 	g := NewWithT(t)
 	in := newWorld()
@@ -68,7 +69,16 @@ func TestGoesBack(t *testing.T) {
 	stranded(in)
 	v := verdict(*in, decide(*in), epoch)
 	g.Expect(v.LastOperation).To(HaveValue(And(HaveField("Name", "StopAllPods"), HaveField("State", v1alpha1.OperationStateFailed))))
-	g.Expect(v.Rollout).To(HaveValue(And(HaveField("Phase", v1alpha1.RecreatePhase("")), HaveField("HeldBy.Guard", v1alpha1.GuardVolumeReachable), HaveField("TargetRevision", "new"))))
+	g.Expect(v.Rollout).To(HaveValue(And(HaveField("Phase", v1alpha1.RecreatePhase("")), HaveField("HeldBy.Guard", v1alpha1.GuardVolumeReachable), HaveField("TargetRevision", ""))))
+
+	in.Recorded = *v.Rollout
+	in.Snapshot.StatefulSet.UpdateRevision = "newer"
+	d := decide(*in)
+	g.Expect(d.Outcome).To(Equal(tasks.Continue))
+	g.Expect(d.Stranded).To(Equal("m-1"))
+	in.Snapshot.Ordinals[1].Pod.VolumeTrouble = ""
+	v = verdict(*in, decide(*in), epoch)
+	g.Expect(v.Rollout).To(HaveValue(And(HaveField("Phase", v1alpha1.RecreateNeedsDeletion), HaveField("TargetRevision", "newer"))))
 }
 
 func TestPhases(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -62,8 +63,8 @@ func (h *Handler) takeSnapshot(ctx context.Context, task tasks.Task, d detail) e
 	}
 	h.snapshots.Start(ctx, task.Object.UID, d.step.Reason, snapshotTimeout, func(ctx context.Context) (taken, error) {
 		if before != nil && revision > 0 {
-			// The answer to an earlier request may have been lost. Revisions are compared, not times, since clocks differ.
-			if chain, err := agent.Latest(ctx); err == nil && chain.Full != nil && chain.Full.LastRevision >= revision {
+			// The answer to an earlier request may have been lost.
+			if chain, err := agent.Latest(ctx); err == nil && answers(chain.Full, revision, before.RequestedAt.Time) {
 				return taken{name: chain.Full.Name()}, nil
 			}
 		}
@@ -74,4 +75,10 @@ func (h *Handler) takeSnapshot(ctx context.Context, task tasks.Task, d detail) e
 		return taken{name: s.Name(), at: h.Clock.Now(), revision: revision}, err
 	})
 	return nil
+}
+
+// answers reports whether a full snapshot, nil if there is none, may be that of an earlier request. Neither the revision suffices, since that
+// of an idle cluster stays, nor the time, since clocks differ: one that is behind costs another snapshot.
+func answers(full *backup.Snapshot, revision int64, requested time.Time) bool {
+	return full != nil && full.LastRevision >= revision && !full.Created.Before(requested.Truncate(time.Second)) && !full.Final
 }

@@ -69,6 +69,8 @@ func TestSnapshotComesFirst(t *testing.T) {
 	// By the clock of its agent, it was taken after the request.
 	older := full
 	older.LastRevision, older.Created = 41, noon.Add(time.Hour)
+	early, final := full, full
+	early.Created, final.Final = noon.Add(-time.Hour), true
 	at := func(revision int64) func(*cluster.Snapshot) {
 		return func(s *cluster.Snapshot) { s.Cluster.Revision = revision }
 	}
@@ -81,12 +83,14 @@ func TestSnapshotComesFirst(t *testing.T) {
 		held     bool
 	}{
 		"it is taken": {store: &store{}, want: askFull, snapshot: full.Name()},
-		"the answer to an earlier request was lost":      {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, sees: 42, want: askLatest, snapshot: full.Name()},
-		"an earlier request was lost":                    {store: &store{latest: backup.Chain{Full: &older}}, recorded: asked, sees: 42, want: askLatest + " " + askFull, snapshot: full.Name()},
-		"an earlier request was lost, and there is none": {store: &store{}, recorded: asked, sees: 42, want: askLatest + " " + askFull, snapshot: full.Name()},
-		"no member says what there is to have":           {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, want: askFull, snapshot: full.Name()},
-		"it fails":                                       {store: &store{code: api.CodeSnapshotFailed}, want: askFull, held: true},
-		"the running pods have no store yet":             {store: &store{code: api.CodeNoStore}, want: askFull},
+		"the answer to an earlier request was lost":       {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, sees: 42, want: askLatest, snapshot: full.Name()},
+		"an earlier request was lost":                     {store: &store{latest: backup.Chain{Full: &older}}, recorded: asked, sees: 42, want: askLatest + " " + askFull, snapshot: full.Name()},
+		"an earlier request was lost, and there is none":  {store: &store{}, recorded: asked, sees: 42, want: askLatest + " " + askFull, snapshot: full.Name()},
+		"an earlier request was lost, of an idle cluster": {store: &store{latest: backup.Chain{Full: &early}}, recorded: asked, sees: 42, want: askLatest + " " + askFull, snapshot: full.Name()},
+		"another has taken a final one":                   {store: &store{latest: backup.Chain{Full: &final}}, recorded: asked, sees: 42, want: askLatest + " " + askFull, snapshot: full.Name()},
+		"no member says what there is to have":            {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, want: askFull, snapshot: full.Name()},
+		"it fails":                                        {store: &store{code: api.CodeSnapshotFailed}, want: askFull, held: true},
+		"the running pods have no store yet":              {store: &store{code: api.CodeNoStore}, want: askFull},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, observed(noon, upgrade, at(c.sees)), observed(noon, upgrade, at(c.sees)))

@@ -166,7 +166,7 @@ type request struct {
 
 // Perform implements tasks.Methods. It starts the request; Execute waits for its outcome.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
-	r := step.Detail.(request)
+	r, began := step.Detail.(request), task.Object.Status.InitiatedAt.Time
 	config := r.config
 	agent, err := h.Agent(ctx, task.Etcd)
 	if err != nil {
@@ -176,7 +176,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 		if r.askedBefore && r.atLeast > 0 {
 			// The answer to an earlier request may have been lost.
 			if chain, err := agent.Latest(ctx); err == nil {
-				if s := takenSince(chain, config, r.atLeast); s != nil {
+				if s := takenSince(chain, config, r.atLeast, began); s != nil {
 					return s, nil
 				}
 			}
@@ -190,9 +190,9 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	return nil
 }
 
-// takenSince returns a snapshot of the requested kind that has everything up to a revision; nil if there is none. It compares revisions, not
-// times, since clocks differ.
-func takenSince(chain backup.Chain, config Config, revision int64) *backup.Snapshot {
+// takenSince returns a snapshot of the requested kind that has everything up to a revision and was taken since the task began; nil if there is
+// none. A revision does not suffice: that of an idle cluster stays, also if users and roles change. A clock that is behind costs a snapshot.
+func takenSince(chain backup.Chain, config Config, revision int64, began time.Time) *backup.Snapshot {
 	newest := chain.Full
 	if config.Type == Delta {
 		newest = nil
@@ -200,7 +200,7 @@ func takenSince(chain backup.Chain, config Config, revision int64) *backup.Snaps
 			newest = &chain.Deltas[n-1]
 		}
 	}
-	if newest == nil || newest.LastRevision < revision || newest.Final != config.IsFinal {
+	if newest == nil || newest.LastRevision < revision || newest.Created.Before(began.Truncate(time.Second)) || newest.Final != config.IsFinal {
 		return nil
 	}
 	return newest

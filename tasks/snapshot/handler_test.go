@@ -136,15 +136,15 @@ func at(revision int64) observed {
 	return observed{snapshot: s}
 }
 
-// An operator that takes over finds what was taken since the task asked for it first, and asks only when there is nothing. Revisions say so,
-// since clocks differ.
+// An operator that takes over finds what was taken since the task asked for it first, and asks only when there is nothing. The revision
+// says so, since clocks differ, and so does the time, since the revision of an idle cluster stays.
 func TestResume(t *testing.T) {
 	snapshot := func(revision int64, final bool) *backup.Snapshot {
 		s := full(epoch.Add(time.Hour))
 		s.LastRevision, s.Final = revision, final
 		return &s
 	}
-	late := full(epoch.Add(-time.Hour))
+	early := full(epoch.Add(-time.Hour))
 	for name, c := range map[string]struct {
 		recorded string
 		sees     observed
@@ -155,7 +155,7 @@ func TestResume(t *testing.T) {
 		"one of before, by a clock ahead":    {"42", at(50), snapshot(41, false), []string{api.PathLatest, api.PathFull}},
 		"one that is not what is asked":      {"42", at(50), snapshot(42, true), []string{api.PathLatest, api.PathFull}},
 		"the answer was lost":                {"42", at(50), snapshot(42, false), []string{api.PathLatest}},
-		"it was lost, by a clock behind":     {"42", at(50), &late, []string{api.PathLatest}},
+		"one of before, of an idle cluster":  {"42", at(42), &early, []string{api.PathLatest, api.PathFull}},
 		"it is not known at which revision":  {"", observed{err: errors.New("no answer")}, snapshot(99, false), []string{api.PathFull}},
 		"what an earlier operator asked for": {"", at(50), snapshot(49, false), []string{api.PathLatest, api.PathFull}},
 		"has everything that there is":       {"", at(50), snapshot(50, false), []string{api.PathLatest}},
@@ -312,17 +312,19 @@ func TestConfigOfASnapshot(t *testing.T) {
 // An answer that was lost is found in the store, if it is what was asked for.
 func TestTakenSince(t *testing.T) {
 	g := NewWithT(t)
+	began := epoch.Add(time.Second - 1)
 	delta := func(revision int64) backup.Snapshot {
-		return backup.Snapshot{Kind: backup.Delta, LastRevision: revision}
+		return backup.Snapshot{Kind: backup.Delta, LastRevision: revision, Created: epoch}
 	}
-	chain := backup.Chain{Full: &backup.Snapshot{Kind: backup.Full, LastRevision: 5}, Deltas: []backup.Snapshot{delta(7), delta(9)}}
-	g.Expect(takenSince(chain, Config{Type: Delta}, 8)).To(HaveValue(Equal(chain.Deltas[1])))
-	g.Expect(takenSince(chain, Config{Type: Delta}, 10)).To(BeNil())
-	g.Expect(takenSince(chain, Config{Type: Full}, 5)).To(HaveValue(Equal(*chain.Full)))
-	g.Expect(takenSince(chain, Config{Type: Full}, 6)).To(BeNil())
-	g.Expect(takenSince(chain, Config{Type: Full, IsFinal: true}, 5)).To(BeNil())
+	chain := backup.Chain{Full: &backup.Snapshot{Kind: backup.Full, LastRevision: 5, Created: epoch}, Deltas: []backup.Snapshot{delta(7), delta(9)}}
+	g.Expect(takenSince(chain, Config{Type: Delta}, 8, began)).To(HaveValue(Equal(chain.Deltas[1])))
+	g.Expect(takenSince(chain, Config{Type: Delta}, 10, began)).To(BeNil())
+	g.Expect(takenSince(chain, Config{Type: Full}, 5, began)).To(HaveValue(Equal(*chain.Full)))
+	g.Expect(takenSince(chain, Config{Type: Full}, 6, began)).To(BeNil())
+	g.Expect(takenSince(chain, Config{Type: Full, IsFinal: true}, 5, began)).To(BeNil())
+	g.Expect(takenSince(chain, Config{Type: Full}, 5, epoch.Add(time.Second))).To(BeNil(), "it was taken before")
 	chain.Deltas = nil
-	g.Expect(takenSince(chain, Config{Type: Delta}, 5)).To(BeNil(), "a full one is no delta")
+	g.Expect(takenSince(chain, Config{Type: Delta}, 5, began)).To(BeNil(), "a full one is no delta")
 }
 
 func TestTaken(t *testing.T) {

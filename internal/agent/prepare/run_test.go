@@ -145,6 +145,11 @@ func (p *pod) blocks(suffix string) {
 	p.Expect(os.MkdirAll(filepath.Join(p.data+suffix+"1", "member"), 0o700)).To(Succeed())
 }
 
+// blocksProbe has the name of the probe be taken in a folder.
+func (p *pod) blocksProbe(dir string) {
+	p.Expect(os.MkdirAll(filepath.Join(dir, probeFile, "x"), 0o700)).To(Succeed())
+}
+
 func recoverFrom(t *testing.T, source member.RecoverySource, previous string) string {
 	recovery, err := member.Recovery{Task: "task", TaskName: "name", Member: "m-0", Source: source, PreviousClusterID: previous}.Encode()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -228,9 +233,44 @@ func TestRun(t *testing.T) {
 			reason: v1alpha1.ReasonVolumeUnusable, says: "member m-0 cannot use its volume: writing to the data directory: open ",
 		},
 		"etcd could not begin on its volume": {
+			given:  func(p *pod) { p.share(member.KeyFirstStart, begins); p.blocksProbe(filepath.Dir(p.data)) },
+			reason: v1alpha1.ReasonVolumeUnusable, says: "member m-0 cannot use its volume: writing to the volume: open ",
+		},
+		"it cannot write beside its empty folder": {
 			given: func(p *pod) {
 				p.share(member.KeyFirstStart, begins)
-				p.Expect(os.MkdirAll(filepath.Join(filepath.Dir(p.data), probeFile, "x"), 0o700)).To(Succeed())
+				p.Expect(os.Mkdir(p.data, 0o700)).To(Succeed())
+				p.blocksProbe(filepath.Dir(p.data))
+			},
+			state: "new",
+		},
+		"what was killed has left something in its empty folder": {
+			given: func(p *pod) {
+				p.share(member.KeyFirstStart, begins)
+				p.Expect(os.Mkdir(p.data, 0o700)).To(Succeed())
+				p.Expect(os.WriteFile(filepath.Join(p.data, probeFile), nil, 0o600)).To(Succeed())
+				p.blocksProbe(filepath.Dir(p.data))
+			},
+			state: "new",
+		},
+		"etcd could not begin in its empty folder": {
+			given:  func(p *pod) { p.share(member.KeyFirstStart, begins); p.blocksProbe(p.data) },
+			reason: v1alpha1.ReasonVolumeUnusable, says: "member m-0 cannot use its volume: writing to the volume: open ",
+		},
+		"it cannot write beside its folder, which it has to set aside": {
+			given: func(p *pod) {
+				p.share(member.KeyFirstStart, begins)
+				p.leftovers()
+				p.blocksProbe(filepath.Dir(p.data))
+			},
+			reason: v1alpha1.ReasonVolumeUnusable, says: "member m-0 cannot use its volume: writing to the volume: open ",
+		},
+		"it cannot write beside its empty folder, and is restored": {
+			given: func(p *pod) {
+				p.share(member.KeyFirstStart, begins)
+				p.Expect(os.Mkdir(p.data, 0o700)).To(Succeed())
+				p.blocksProbe(filepath.Dir(p.data))
+				p.options.Backups = stored{exist: true, restore: func() error { p.t.Error("restored"); return nil }}
 			},
 			reason: v1alpha1.ReasonVolumeUnusable, says: "member m-0 cannot use its volume: writing to the volume: open ",
 		},
@@ -623,7 +663,7 @@ func TestNoMemberJoinsWithoutAVolume(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, prepares := asked(t, memberList{listed: listed}) // a change of the list fails the test
 			prepares.shared.ClusterID = "cafe"
-			p.Expect(os.MkdirAll(filepath.Join(filepath.Dir(p.data), probeFile, "x"), 0o700)).To(Succeed())
+			p.blocksProbe(filepath.Dir(p.data))
 			_, err := prepares.once(t.Context())
 			refusal, is := errors.AsType[*cluster.Refusal](err)
 			p.Expect(is).To(BeTrue())

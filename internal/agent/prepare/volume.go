@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
@@ -27,7 +28,7 @@ func (p *preparation) unusable(err error) error {
 }
 
 const (
-	// probeFile is written beside the data directory to see whether that is possible.
+	// probeFile is written to the volume to see whether that is possible.
 	probeFile = ".etcd-agent-probe"
 	// probeSize is far less than etcd needs for a log, which it makes at once.
 	probeSize = 64 << 10
@@ -48,10 +49,23 @@ func (p *preparation) probe(d member.Decision) error {
 	case d.Action == member.Refuse, d.Action == member.Wait && d.Volume.Store != cluster.StoreFree, p.probed:
 		return nil
 	}
-	file := filepath.Join(filepath.Dir(dataDir), probeFile)
+	file := filepath.Join(p.writesTo(d), probeFile)
 	if err := errors.Join(crashsafe.WriteFile(file, make([]byte, probeSize)), os.Remove(file)); err != nil {
 		return fmt.Errorf("writing to the volume: %w", err)
 	}
 	p.probed = true
 	return nil
+}
+
+// writesTo returns the folder in which a member that has no data writes first: its data directory if that is there and empty, since its parent may
+// belong to another user; otherwise the parent, in which the directory is made or set aside, and where restores and recoveries write.
+func (p *preparation) writesTo(d member.Decision) string {
+	dataDir := p.shared.DataDir()
+	entries, err := os.ReadDir(dataDir)
+	// A run that was killed may have left its probe.
+	others := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != probeFile })
+	if err != nil || others || d.Action == member.Restore || p.shared.Recovery != nil {
+		return filepath.Dir(dataDir)
+	}
+	return dataDir
 }

@@ -177,9 +177,10 @@ func waits(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.Status.State == v1alpha1.TaskStatePending && meta.IsStatusConditionFalse(t.Status.Conditions, v1alpha1.ConditionAdmitted)
 }
 
-// pauses reports whether a running task waits for the next window of an EtcdFleetPolicy, or is suspended.
+// pauses reports whether a running task waits for the next window of an EtcdFleetPolicy, or is suspended while members run: a recreation may have
+// stopped them.
 func pauses(t *v1alpha1.EtcdOperatorTask) bool {
-	return runs(t) && t.Status.Progressing().Reason == v1alpha1.ReasonWaitingForWindow || Suspended(t)
+	return runs(t) && t.Status.Progressing().Reason == v1alpha1.ReasonWaitingForWindow || Suspended(t) && t.Spec.Type != v1alpha1.RecreateRollout
 }
 
 // Suspended reports whether a running task is suspended between two steps, and says so: it takes none before it is resumed.

@@ -153,33 +153,37 @@ func TestPreemption(t *testing.T) {
 		t.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: status}}
 		return t
 	}
+	stopped := ofType(suspended(rollout(0, v1alpha1.ReasonSuspended)), v1alpha1.RecreateRollout)
+	stopped.Status.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateWaitingTermination}
 	waits := admission(metav1.ConditionFalse, v1alpha1.TaskStatePending)
 	for name, c := range map[string]struct {
 		tasks                   []*v1alpha1.EtcdOperatorTask
 		head, beside, preempted string
 	}{
-		"a recovery preempts a rollout":                  {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), recovery("rec", 9)}, "rec", "", "r"},
-		"a suspended recovery does not":                  {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(recovery("rec", 9))}, "r", "", ""},
-		"a running recovery stays":                       {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(running(recovery("rec", 9)))}, "rec", "", "r"},
-		"nothing starts beside one of a newer operator":  {[]*v1alpha1.EtcdOperatorTask{snapshot, running(ofType(newTask("d", 1, "1"), "Dance")), recovery("rec", 9)}, "d", "", ""},
-		"what has begun waits for it":                    {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), running(ofType(newTask("d", 1, "1"), "Dance"))}, "d", "", "r"},
-		"but no recovery that has":                       {[]*v1alpha1.EtcdOperatorTask{running(ofType(newTask("d", 0, "1"), "Dance")), running(recovery("rec", 9))}, "rec", "", "d"},
-		"one of its types that has not begun is in line": {[]*v1alpha1.EtcdOperatorTask{newTask("s", 0, "1"), ofType(newTask("d", 1, "1"), "Dance")}, "s", "", ""},
-		"the second recovery waits":                      {[]*v1alpha1.EtcdOperatorTask{recovery("other", 1), running(recovery("rec", 9))}, "rec", "", ""},
-		"a progressing rollout runs alone":               {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonHeld), snapshot}, "r", "", ""},
-		"a snapshot runs beside a stalled rollout":       {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance, snapshot, copying}, "r", "snapshot", ""},
-		"but no task that stops members":                 {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance}, "r", "", ""},
-		"nor a suspended task":                           {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), suspended(newTask("s", 5, "1"))}, "r", "", ""},
-		"a task beside a rollout continues":              {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonRunning), newTask("s", 1, "1"), running(ofType(newTask("c", 6, "1"), v1alpha1.CopyBackups))}, "r", "c", ""},
-		"even if it is older than the rollout":           {[]*v1alpha1.EtcdOperatorTask{running(newTask("s", 0, "1")), rollout(1, v1alpha1.ReasonRunning)}, "r", "s", ""},
-		"nothing runs beside maintenance":                {[]*v1alpha1.EtcdOperatorTask{running(ofType(newTask("m", 0, "1"), v1alpha1.OnDemandMaintenance)), running(newTask("s", 1, "1"))}, "m", "", "s"},
-		"nor beside a rollout that has not begun":        {[]*v1alpha1.EtcdOperatorTask{pending, newTask("s", 1, "1")}, "r", "", ""},
-		"but beside one that waits for other Etcds":      {[]*v1alpha1.EtcdOperatorTask{waits, maintenance, newTask("s", 1, "1")}, "r", "s", ""},
-		"where no suspended task does":                   {[]*v1alpha1.EtcdOperatorTask{waits, suspended(newTask("s", 1, "1"))}, "r", "", ""},
-		"beside defragmentations that wait, too":         {[]*v1alpha1.EtcdOperatorTask{ofType(admission(metav1.ConditionFalse, v1alpha1.TaskStatePending), v1alpha1.OnDemandMaintenance), newTask("s", 1, "1")}, "r", "s", ""},
-		"one that has waited runs alone":                 {[]*v1alpha1.EtcdOperatorTask{admission(metav1.ConditionFalse, v1alpha1.TaskStateInProgress), newTask("s", 1, "1")}, "r", "", ""},
-		"one that may start does, too":                   {[]*v1alpha1.EtcdOperatorTask{admission(metav1.ConditionTrue, v1alpha1.TaskStatePending), newTask("s", 1, "1")}, "r", "", ""},
-		"and what runs beside it is waited for":          {[]*v1alpha1.EtcdOperatorTask{waits, running(newTask("s", 1, "1"))}, "s", "", ""},
+		"a recovery preempts a rollout":                       {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), recovery("rec", 9)}, "rec", "", "r"},
+		"a suspended recovery does not":                       {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(recovery("rec", 9))}, "r", "", ""},
+		"a running recovery stays":                            {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(running(recovery("rec", 9)))}, "rec", "", "r"},
+		"nothing starts beside one of a newer operator":       {[]*v1alpha1.EtcdOperatorTask{snapshot, running(ofType(newTask("d", 1, "1"), "Dance")), recovery("rec", 9)}, "d", "", ""},
+		"what has begun waits for it":                         {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), running(ofType(newTask("d", 1, "1"), "Dance"))}, "d", "", "r"},
+		"but no recovery that has":                            {[]*v1alpha1.EtcdOperatorTask{running(ofType(newTask("d", 0, "1"), "Dance")), running(recovery("rec", 9))}, "rec", "", "d"},
+		"one of its types that has not begun is in line":      {[]*v1alpha1.EtcdOperatorTask{newTask("s", 0, "1"), ofType(newTask("d", 1, "1"), "Dance")}, "s", "", ""},
+		"the second recovery waits":                           {[]*v1alpha1.EtcdOperatorTask{recovery("other", 1), running(recovery("rec", 9))}, "rec", "", ""},
+		"a progressing rollout runs alone":                    {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonHeld), snapshot}, "r", "", ""},
+		"a snapshot runs beside a stalled rollout":            {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance, snapshot, copying}, "r", "snapshot", ""},
+		"but no task that stops members":                      {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance}, "r", "", ""},
+		"nor a suspended task":                                {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), suspended(newTask("s", 5, "1"))}, "r", "", ""},
+		"a task beside a rollout continues":                   {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonRunning), newTask("s", 1, "1"), running(ofType(newTask("c", 6, "1"), v1alpha1.CopyBackups))}, "r", "c", ""},
+		"even if it is older than the rollout":                {[]*v1alpha1.EtcdOperatorTask{running(newTask("s", 0, "1")), rollout(1, v1alpha1.ReasonRunning)}, "r", "s", ""},
+		"nothing runs beside maintenance":                     {[]*v1alpha1.EtcdOperatorTask{running(ofType(newTask("m", 0, "1"), v1alpha1.OnDemandMaintenance)), running(newTask("s", 1, "1"))}, "m", "", "s"},
+		"nor beside a rollout that has not begun":             {[]*v1alpha1.EtcdOperatorTask{pending, newTask("s", 1, "1")}, "r", "", ""},
+		"but beside one that waits for other Etcds":           {[]*v1alpha1.EtcdOperatorTask{waits, maintenance, newTask("s", 1, "1")}, "r", "s", ""},
+		"where no suspended task does":                        {[]*v1alpha1.EtcdOperatorTask{waits, suspended(newTask("s", 1, "1"))}, "r", "", ""},
+		"beside defragmentations that wait, too":              {[]*v1alpha1.EtcdOperatorTask{ofType(admission(metav1.ConditionFalse, v1alpha1.TaskStatePending), v1alpha1.OnDemandMaintenance), newTask("s", 1, "1")}, "r", "s", ""},
+		"one that has waited runs alone":                      {[]*v1alpha1.EtcdOperatorTask{admission(metav1.ConditionFalse, v1alpha1.TaskStateInProgress), newTask("s", 1, "1")}, "r", "", ""},
+		"a snapshot runs beside a rollout that is suspended":  {[]*v1alpha1.EtcdOperatorTask{suspended(rollout(0, v1alpha1.ReasonSuspended)), snapshot}, "r", "snapshot", ""},
+		"but not beside a recreation, which may hold at zero": {[]*v1alpha1.EtcdOperatorTask{stopped, snapshot, copying}, "r", "", ""},
+		"one that may start does, too":                        {[]*v1alpha1.EtcdOperatorTask{admission(metav1.ConditionTrue, v1alpha1.TaskStatePending), newTask("s", 1, "1")}, "r", "", ""},
+		"and what runs beside it is waited for":               {[]*v1alpha1.EtcdOperatorTask{waits, running(newTask("s", 1, "1"))}, "s", "", ""},
 		"a change of members that began beside maintenance goes first": {[]*v1alpha1.EtcdOperatorTask{
 			running(ofType(newTask("m", 0, "1"), v1alpha1.OnDemandMaintenance)), running(ofType(newTask("c", 1, "1"), v1alpha1.MembershipChange)),
 		}, "c", "", "m"},

@@ -125,11 +125,24 @@ func orphaned(ctx context.Context, reads state.Live, live *v1alpha1.Etcd, podsMa
 	if err := reads.List(ctx, pods, client.InNamespace(live.Namespace), client.MatchingLabels(component.MemberSelector(live.Name, podsManagedBy))); err != nil {
 		return 0, fmt.Errorf("listing the pods of Etcd %s: %w", client.ObjectKeyFromObject(live), err)
 	}
-	runs := func(p corev1.Pod) bool { return p.DeletionTimestamp == nil && metav1.GetControllerOf(&p) == nil }
-	if !slices.ContainsFunc(pods.Items, runs) {
+	size := sizeOf(live)
+	if !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return runsOrphaned(live, p, size) }) {
 		return 0, nil
 	}
-	return sizeOf(live), nil
+	return size, nil
+}
+
+// runsOrphaned reports whether a pod runs that a StatefulSet of some replicas adopts and keeps. The labels are not enough: every author of pods can set them.
+func runsOrphaned(etcd *v1alpha1.Etcd, p corev1.Pod, replicas int32) bool {
+	if p.DeletionTimestamp != nil || metav1.GetControllerOf(&p) != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	for i := range replicas {
+		if p.Name == etcd.PodName(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // losesNothing returns state.ErrBehind if claims are being deleted that the cache does not show yet as such, so that to stop all members would

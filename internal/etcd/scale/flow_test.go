@@ -411,6 +411,7 @@ func TestHibernationBesideClaimsThatAreDeleted(t *testing.T) {
 // has asked yet whether the cluster may be stopped. A hibernated cluster has none, and is not started.
 func TestAMissingStatefulSetBesidePods(t *testing.T) {
 	terminates := func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: noon}, []string{"x"} }
+	inPhase := func(phase corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = phase } }
 	for name, tc := range map[string]struct {
 		// pods beyond which there are none; change changes the first one, which is the only one that is not.
 		pods   int32
@@ -425,6 +426,10 @@ func TestAMissingStatefulSetBesidePods(t *testing.T) {
 		"one beside it":          {pods: 2, change: terminates, want: 3},
 		"one of a Job":           {pods: 1, change: func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelComponent) }, want: 0},
 		"one with a controller":  {pods: 1, change: func(p *corev1.Pod) { p.OwnerReferences = apitest.ControlledBy(&v1alpha1.Etcd{}) }, want: 0},
+		"one of another name":    {pods: 1, change: func(p *corev1.Pod) { p.Name = "by-hand" }, want: 0},
+		"one beyond the members": {pods: 1, change: func(p *corev1.Pod) { p.Name = (&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main"}}).PodName(3) }, want: 0},
+		"one that has ended":     {pods: 1, change: inPhase(corev1.PodFailed), want: 0},
+		"one that was evicted":   {pods: 2, change: inPhase(corev1.PodFailed), want: 3},
 		"one without its labels": {pods: 1, change: func(p *corev1.Pod) { p.Labels = nil }, want: 0},
 		"it wakes up from its final snapshot": {pods: 3, etcd: func(e *v1alpha1.Etcd) {
 			e.Status.Hibernation = &v1alpha1.Hibernation{ID: "job", ClusterID: "cafe"}
