@@ -135,7 +135,7 @@ func TestNoUpkeepBesideDruid(t *testing.T) {
 	t.Parallel()
 	w := newDruidWorld(t)
 	w.Change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.DefragmentationSchedule = ptr.To("0 3 * * *") })
-	w.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionAllMembersReady, Status: metav1.ConditionTrue, Reason: "AllMembersReady"})
+	w.Etcd.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionAllMembersReady, Status: metav1.ConditionTrue, Reason: "AllMembersReady", LastTransitionTime: metav1.Now()})
 	w.Expect(testEnv.Client.Status().Update(t.Context(), w.Etcd)).To(Succeed(), "as etcd-druid has written it")
 	ahead := &shiftedClock{}
 	ahead.set(time.Now().UTC().Truncate(24 * time.Hour).Add(2*24*time.Hour + 3*time.Hour + 12*time.Minute))

@@ -254,7 +254,7 @@ func TestTaskThatIsRejectedSupersedesNobody(t *testing.T) {
 	c.CreateTask("late", v1alpha1.RecreateRollout, "")
 	c.UntilTask("late", v1alpha1.TaskStateRejected)
 	c.CreateTask("after", v1alpha1.OnDemandSnapshot, "")
-	c.UntilTask("after", v1alpha1.TaskStatePending)
+	c.UntilTask("after", v1alpha1.TaskStateInProgress)
 	c.Expect(c.Task(c, "rollout").Status.State).To(Equal(v1alpha1.TaskStateInProgress))
 	c.CreateTask("recreate", v1alpha1.RecreateRollout, "")
 	c.UntilTask("rollout", v1alpha1.TaskStateRejected)
