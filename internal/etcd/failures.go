@@ -45,7 +45,7 @@ func (f failure) lasts(now time.Time) bool {
 	return f.times >= reportTimes && now.Sub(f.since) >= after
 }
 
-// waits is the key of what a stage waits for. It is not that of its failures: a wait neither hides a failure nor counts as one.
+// waits is the key of what a stage waits for. It is not that of its failures: a wait does not count as one.
 func (s stage) waits() string { return s.name + " waits" }
 
 // note records the outcome of a stage. A success resets its failures; a stage that is not reached keeps them.

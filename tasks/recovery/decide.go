@@ -81,6 +81,12 @@ type Decision = newcluster.Decision
 // decide returns the next step of a recovery. It is pure.
 func decide(in Input, now time.Time) Decision {
 	switch in.Recorded.Phase {
+	case v1alpha1.RecoveryStopping, v1alpha1.RecoverySurveying:
+		if in.Hibernates {
+			return in.hibernated()
+		}
+	}
+	switch in.Recorded.Phase {
 	case v1alpha1.RecoveryStopping:
 		return in.common().Stopping(now)
 	case v1alpha1.RecoverySurveying:
@@ -105,6 +111,7 @@ func (in Input) confirming(now time.Time) Decision {
 	case newcluster.Quorate(s) && s.HasQuorum(): // a leader alone may have yet to step down
 		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum returned on its own, and nothing was changed: " + why}
 	case in.Hibernates:
+		in.Recorded = next // nothing may have been recorded so far
 		return in.hibernated()
 	case !lost:
 		return Decision{Outcome: tasks.Continue, Recovery: next, AtOnce: in.beginsAgain(nil), Message: why}

@@ -178,10 +178,13 @@ func TestPhases(t *testing.T) {
 		"none survives": {newInput(in(surveying, ""), hold(), volume(survey.Gone, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Fail, surveying, "nothing can be recovered"},
 
-		"hibernated while confirming":           {newInput(lostFor(time.Hour), hibernated), 0, tasks.Fail, confirming, "spec.replicas was set to 0, and no data was changed"},
-		"hibernated while starting":             {newInput(in(starting, data), told, hibernated), 0, tasks.Continue, starting, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
-		"hibernated, and the chosen one serves": {newInput(in(starting, data), told, serving(after, 2), func(in *Input) { in.Hibernates = true }), 0, tasks.Continue, growing, "x-main-2 serves alone"},
-		"hibernated, started as they were":      {newInput(in(starting, ""), hibernated), 0, tasks.Fail, starting, "spec.replicas was set to 0, and no data was changed"},
+		"hibernated while confirming":            {newInput(lostFor(time.Hour), hibernated), 0, tasks.Fail, confirming, "spec.replicas was set to 0, and no data was changed"},
+		"hibernated before anything is recorded": {newInput(hibernated), 0, tasks.Fail, confirming, "spec.replicas was set to 0, and no data was changed"},
+		"hibernated while stopping":              {newInput(in(stopping, ""), hibernated), 0, tasks.Fail, stopping, "spec.replicas was set to 0, and no data was changed"},
+		"hibernated while surveying":             {newInput(in(surveying, ""), hibernated), 0, tasks.Fail, surveying, "spec.replicas was set to 0, and no data was changed"},
+		"hibernated while starting":              {newInput(in(starting, data), told, hibernated), 0, tasks.Continue, starting, "the Etcd is hibernated, with spec.replicas 0: wake it up"},
+		"hibernated, and the chosen one serves":  {newInput(in(starting, data), told, serving(after, 2), func(in *Input) { in.Hibernates = true }), 0, tasks.Continue, growing, "x-main-2 serves alone"},
+		"hibernated, started as they were":       {newInput(in(starting, ""), hibernated), 0, tasks.Fail, starting, "spec.replicas was set to 0, and no data was changed"},
 
 		"members are not told":  {newInput(in(starting, data), hold()), 0, tasks.Continue, starting, "configuring the members"},
 		"still held":            {newInput(in(starting, data), told, hold()), 0, tasks.Continue, starting, "scaled up again"},

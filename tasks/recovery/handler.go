@@ -149,7 +149,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 			return tasks.Verdict{}, err
 		}
 		lost, _ := quorumLost(snapshot, in.FewestVoters)
-		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot.At, lost && !in.Hibernates)
+		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot.At, lost)
 	case v1alpha1.RecoveryStarting:
 		in.StartedSince = h.losses.starting(task.Object.UID, task.Object.Generation, snapshot)
 	case v1alpha1.RecoverySurveying:

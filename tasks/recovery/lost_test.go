@@ -274,7 +274,7 @@ func TestStartedQuorumHasItsWholeTime(t *testing.T) {
 
 // A recovery that has rebuilt nothing ends when users hibernate the Etcd: it would take members that wake up for lost.
 func TestARecoveryEndsWithAHibernation(t *testing.T) {
-	for _, phase := range []v1alpha1.RecoveryPhase{v1alpha1.RecoveryConfirming, v1alpha1.RecoveryStarting} {
+	for _, phase := range []v1alpha1.RecoveryPhase{v1alpha1.RecoveryConfirming, v1alpha1.RecoveryStopping, v1alpha1.RecoverySurveying, v1alpha1.RecoveryStarting} {
 		r := newTrial(t)
 		r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: phase, PhaseSince: metav1.NewTime(epoch)}
 		etcd := r.task.Etcd.DeepCopy()

@@ -87,10 +87,18 @@ func refuseReturn(f input, tasks []v1alpha1.EtcdOperatorTask) string {
 
 // applied objects if the pods may have what the spec no longer names: the other checks read the spec.
 func applied(f input) string {
-	if have := f.etcd.Status.ObservedGeneration; have != f.etcd.Generation && !ownership.Unconverted(f.etcd, f.set) {
-		return fmt.Sprintf("the spec has yet to be applied: its generation is %d, and status.observedGeneration is %d", f.etcd.Generation, have)
+	have := f.etcd.Status.ObservedGeneration
+	if have == f.etcd.Generation || ownership.Unconverted(f.etcd, f.set) {
+		return ""
 	}
-	return ""
+	why := "if that takes long, see status.lastErrors"
+	switch {
+	case ownership.DruidIsBack(f.etcd):
+		why = "it is not while etcd-druid is back: " + ownership.Contested(f.etcd).Remedy
+	case f.etcd.SpecSuspended():
+		why = "it is not while its reconciliation is suspended"
+	}
+	return fmt.Sprintf("the spec has yet to be applied: its generation is %d, and status.observedGeneration is %d; %s", f.etcd.Generation, have, why)
 }
 
 // knownTLS objects if etcd-druid would roll out members without TLS, since it does not know where their certificates are.

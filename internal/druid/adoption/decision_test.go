@@ -161,6 +161,12 @@ func TestRefuseReturn(t *testing.T) {
 		}, ""},
 		"a spec that is not applied yet, such as without encryption": {"3.5.27", "", nil, func(f *input) { f.etcd.Generation, f.etcd.Status.ObservedGeneration = 2, 1 },
 			"the spec has yet to be applied: its generation is 2, and status.observedGeneration is 1"},
+		"a spec that is not applied while etcd-druid is back": {"3.5.27", "", nil, func(f *input) {
+			f.etcd.Generation, f.etcd.Status.ObservedGeneration, f.etcd.Finalizers = 2, 1, []string{v1alpha1.FinalizerDruid}
+		}, "scale etcd-druid to 0"},
+		"a spec that is suspended": {"3.5.27", "", nil, func(f *input) {
+			f.etcd.Generation, f.etcd.Status.ObservedGeneration, f.etcd.Annotations = 2, 1, map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
+		}, "while its reconciliation is suspended"},
 		"a spec that was applied": {"3.5.27", "", nil, func(f *input) { f.etcd.Generation, f.etcd.Status.ObservedGeneration = 2, 2 }, ""},
 		"a spec that is never applied, before the conversion": {"3.5.27", "", nil, func(f *input) {
 			f.etcd.Generation, f.etcd.Status.ObservedGeneration, f.set.Annotations[v1alpha1.AnnotationAdoptedBy] = 2, 1, "uid"
