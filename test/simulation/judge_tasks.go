@@ -134,7 +134,9 @@ func (w *World) life() life {
 // refusals are what has to be so in the world when a task does not succeed for one of these reasons, although nothing has come between.
 var refusals = map[v1alpha1.ErrorCode]func(j *judge, t *v1alpha1.EtcdOperatorTask) bool{
 	v1alpha1.ErrQuorumNotLost: func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool {
-		return j.quorate.is || slices.ContainsFunc(j.tasks(), func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.RecreateRollout && !t.Status.State.IsFinal() })
+		return j.quorate.is || slices.ContainsFunc(j.tasks(), func(t *v1alpha1.EtcdOperatorTask) bool {
+			return t.Spec.Type == v1alpha1.RecreateRollout && !t.Status.State.IsFinal()
+		})
 	},
 	v1alpha1.ErrNoQuorum:            func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool { return !j.quorate.is },
 	v1alpha1.ErrSingleMember:        func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool { return len(j.voters()) <= 1 },
