@@ -63,7 +63,7 @@ func TestJudgeOfRestores(t *testing.T) {
 		final  bool // what was set aside is lost, and the final snapshots are there
 		broken string
 	}{
-		"nobody asked for it":                                  {[]beginning{{id: "b", task: "q", writes: []int{1}, raised: 9, restored: true}}, false, "lacks 3 writes that cluster a had"},
+		"it was not asked for":                                 {[]beginning{{id: "b", task: "q", writes: []int{1}, raised: 9, restored: true}}, false, "lacks 3 writes that cluster a had"},
 		"exactly what was asked for":                           {[]beginning{restore}, false, ""},
 		"less than that":                                       {[]beginning{{id: "b", task: "r1", raised: 9, restored: true}}, false, "goes back to [], and [1] was previewed"},
 		"more than that":                                       {[]beginning{{id: "b", task: "r1", writes: []int{1, 2}, raised: 9, restored: true}}, false, "goes back to [1 2], and [1] was previewed"},
@@ -74,7 +74,7 @@ func TestJudgeOfRestores(t *testing.T) {
 		"an undo that undoes nothing":                          {[]beginning{restore, undo("c", "u1", 1, 5)}, false, "lacks 3 writes that cluster a had"},
 		"an undo that lacks something":                         {[]beginning{restore, undo("c", "u1", 1, 2, 3)}, false, "lacks 1 writes that cluster a had"},
 		"an undo with revisions of before":                     {[]beginning{restore, {id: "c", task: "u1", writes: []int{1, 2, 3, 4}}}, false, "goes back to revision 5"},
-		"an undo that nobody asked for":                        {[]beginning{restore, undo("c", "q", 1, 2, 3, 4)}, false, "lacks 1 writes that cluster b had"},
+		"an undo that was not asked for":                       {[]beginning{restore, undo("c", "q", 1, 2, 3, 4)}, false, "lacks 1 writes that cluster b had"},
 		"twice":                                                {[]beginning{restore, {id: "b", task: "r1", writes: []int{1}, raised: 30, restored: true}}, false, "lacks 1 writes that cluster b had"},
 		"a second restore, and both undone":                    {[]beginning{restore, second, undo("d", "u2", 1, 5), undo("e", "u1", 1, 2, 3, 4)}, false, ""},
 		"the first undone in place of the second":              {[]beginning{restore, second, undo("d", "u2", 1, 2, 3, 4)}, false, "lacks 1 writes that cluster b had"},

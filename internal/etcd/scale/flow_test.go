@@ -407,7 +407,7 @@ func TestHibernationBesideClaimsThatAreDeleted(t *testing.T) {
 	}
 }
 
-// A StatefulSet that is missing is created with all members while pods of an earlier one run: it would stop those beyond its replicas, although nobody
+// A StatefulSet that is missing is created with all members while pods of an earlier one run: it would stop those beyond its replicas, although no one
 // has asked yet whether the cluster may be stopped. A hibernated cluster has none, and is not started.
 func TestAMissingStatefulSetBesidePods(t *testing.T) {
 	terminates := func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: noon}, []string{"x"} }
