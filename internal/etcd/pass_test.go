@@ -152,7 +152,7 @@ func TestAWaitAfterAFailure(t *testing.T) {
 		"it has failed":    func(f *failures) { f.note(etcd, spec, errBroken, later) },
 		"it has succeeded": func(f *failures) { f.note(etcd, spec, nil, later) },
 		"it does not wait": func(f *failures) { f.endWaits(etcd, []stage{spec}) },
-		"it waits anew":    func(f *failures) { f.endWaits(etcd, []stage{spec}); f.await(etcd, spec, state.Awaits("later"), later) },
+		"it waits again":   func(f *failures) { f.endWaits(etcd, []stage{spec}); f.await(etcd, spec, state.Awaits("later"), later) },
 		"it has failed once": func(f *failures) {
 			f.note(etcd, spec, errBroken, later)
 			f.await(etcd, spec, state.Awaits("later"), later)

@@ -56,6 +56,10 @@ var invariants = []invariant{
 	{"a claim that is not the Etcd's own gets no member", func(w, _ *world, step *Step) string {
 		return when(step.Action == ScaleUp && step.Ordinal < len(w.ordinals) && w.ordinals[step.Ordinal].foreign, "the claim is foreign")
 	}},
+	{"a further pod finds the members, or comes where no rollout can move them", func(w, _ *world, step *Step) string {
+		gone := slices.ContainsFunc(w.members, func(n node) bool { return n.owner == Ours && n.ordinal >= w.replicas })
+		return when(step.Action == ScaleUp && w.readdressed && w.sources == 0 && w.count()%2 > 0 && !gone, "it would look for the members where they are not yet")
+	}},
 	{"4 a learner votes once it has caught up, and the others are a quorum of one more", func(w, _ *world, step *Step) string {
 		if step.Action != PromoteLearner {
 			return ""

@@ -15,23 +15,25 @@ import (
 // world is a cluster with its pods and claims, as far as membership matters, and what etcd, Kubernetes and the agents do in it.
 // It is what an Input is taken from, and it carries steps out.
 type world struct {
-	goal      Goal
-	members   []node
-	ordinals  []slot
-	replicas  int
-	observed  int    // replicas that the StatefulSet controller has seen
-	leader    uint64 // 0: no member leads
-	nextID    uint64
-	sources   int // that were declared
-	backup    bool
-	acting    bool // something else acts
-	old       bool // etcd adds no member unless every voter is connected
-	pending   *Step
-	lands     bool // the pending request takes effect
-	slow      bool // agents and controllers need twice the time
-	read      [9]bool
-	blind     bool    // the members that answer do not know the leader
-	overrides []Guard // a person tries to
+	goal     Goal
+	members  []node
+	ordinals []slot
+	replicas int
+	observed int    // replicas that the StatefulSet controller has seen
+	leader   uint64 // 0: no member leads
+	nextID   uint64
+	sources  int // that were declared
+	backup   bool
+	acting   bool // something else acts
+	// readdressed: members are not reached as the spec says
+	readdressed bool
+	old         bool // etcd adds no member unless every voter is connected
+	pending     *Step
+	lands       bool // the pending request takes effect
+	slow        bool // agents and controllers need twice the time
+	read        [9]bool
+	blind       bool    // the members that answer do not know the leader
+	overrides   []Guard // a person tries to
 }
 
 // node is one entry of the member list.
@@ -130,6 +132,7 @@ func (w *world) input() Input {
 	if w.pending != nil {
 		in.Pending = fmt.Sprintf("%s was requested, and etcd's answer was lost", w.pending.Action)
 	}
+	in.Readdressed = w.readdressed && w.sources == 0
 	if w.acting {
 		in.Acting = "A rollout replaces pods"
 	}
@@ -275,6 +278,7 @@ func (w *world) pass() {
 	w.pending = nil
 	late := w.slow && w.observed != w.replicas
 	w.observed, w.acting = w.replicas, false
+	w.readdressed = w.readdressed && w.count()%2 == 0 // a rollout waits for an odd number
 	if !late {
 		for i := range w.ordinals {
 			w.controller(i)

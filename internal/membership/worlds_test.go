@@ -164,6 +164,7 @@ func (w *world) circumstances() []func(*world) {
 		func(*world) {},
 		func(w *world) { w.backup = false },
 		func(w *world) { w.acting = true },
+		func(w *world) { w.readdressed = true },
 		func(w *world) { w.old = true },
 		func(w *world) { w.slow = true },
 		func(w *world) { w.observed++ },

@@ -80,20 +80,16 @@ type Decision = newcluster.Decision
 
 // decide returns the next step of a recovery. It is pure.
 func decide(in Input, now time.Time) Decision {
-	switch in.Recorded.Phase {
-	case v1alpha1.RecoveryStopping, v1alpha1.RecoverySurveying:
-		if in.Hibernates {
-			return in.hibernated()
-		}
-	}
-	switch in.Recorded.Phase {
-	case v1alpha1.RecoveryStopping:
+	switch phase := in.Recorded.Phase; {
+	case in.Hibernates && (phase == v1alpha1.RecoveryStopping || phase == v1alpha1.RecoverySurveying):
+		return in.hibernated()
+	case phase == v1alpha1.RecoveryStopping:
 		return in.common().Stopping(now)
-	case v1alpha1.RecoverySurveying:
+	case phase == v1alpha1.RecoverySurveying:
 		return in.surveying(now)
-	case v1alpha1.RecoveryStarting:
+	case phase == v1alpha1.RecoveryStarting:
 		return in.starting(now)
-	case v1alpha1.RecoveryGrowing:
+	case phase == v1alpha1.RecoveryGrowing:
 		return in.growing()
 	}
 	return in.confirming(now)
