@@ -144,10 +144,10 @@ func (p *preparation) configure(in member.Input, action member.Action, known kno
 	if err != nil {
 		return err
 	}
-	// What a later run reads is whole, also after a loss of power.
-	err = crashsafe.WriteFile(p.ConfigFile+".new", file)
+	// What a later run reads is whole.
+	err = os.WriteFile(p.ConfigFile+".new", file, 0o644)
 	if err == nil {
-		err = crashsafe.Rename(p.ConfigFile+".new", p.ConfigFile)
+		err = os.Rename(p.ConfigFile+".new", p.ConfigFile)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the configuration of member %s: %w", p.id.Name, err)
