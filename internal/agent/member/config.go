@@ -121,15 +121,12 @@ func (s Shared) InPod(file string) (Shared, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
-	var rendered map[string]any
-	if err == nil {
-		err = yaml.Unmarshal(data, &rendered)
-	}
 	if err != nil {
 		return Shared{}, fmt.Errorf("reading the member's configuration: %w", err)
 	}
-	if text(rendered, "listen-client-urls") == "" {
-		return s, nil
+	var rendered map[string]any
+	if yaml.Unmarshal(data, &rendered) != nil || text(rendered, "listen-client-urls") == "" {
+		return s, nil // damaged, as by a loss of power: it is written again
 	}
 	s.Config = maps.Clone(s.Config)
 	for _, key := range []string{"listen-client-urls", "listen-peer-urls", "listen-metrics-urls", "client-transport-security", "peer-transport-security"} {
