@@ -46,12 +46,15 @@ func erasOf(h *history.History) (eras, []Violation) {
 		return eras{all: e.all[:1]}, []Violation{{Restored, 0, fmt.Sprintf("the cluster was restored %d times, and its revision was raised %d times", len(h.Restores), jumps)}}
 	}
 	e.restores = h.Restores
+	undoable := []int{-1} // the eras before the restores that are not undone
 	for i, r := range h.Restores {
 		made := &e.all[i+1]
-		if made.parent, made.upTo = i, r.Target; r.Undoes {
-			made.parent = i - 1
+		if made.upTo = r.Target; r.Undoes {
+			made.parent = undoable[len(undoable)-1]
+			undoable = undoable[:max(1, len(undoable)-1)]
 		} else {
 			made.parent = e.of(r.Target)
+			undoable = append(undoable, i)
 		}
 		if made.upTo == 0 {
 			made.upTo = math.MaxInt64

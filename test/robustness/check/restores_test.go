@@ -218,20 +218,21 @@ func TestRestores(t *testing.T) {
 }
 
 // A restore to before a restore that was undone, and one to the final snapshot of a restore, which lacks what was written until the members
-// stopped.
+// stopped. Two in a row are undone in turn.
 func TestErasOfManyRestores(t *testing.T) {
 	h := &history.History{Restores: []history.Restore{
-		{Target: 30}, {Undoes: true}, {Target: 2*second + 4}, {Undoes: true, Target: 2*second + 5}, {Target: 10},
+		{Target: 30}, {Undoes: true}, {Target: 2*second + 4}, {Undoes: true, Target: 2*second + 5}, {Target: 10}, {Target: 5*second + 1}, {Undoes: true}, {Undoes: true},
 	}}
-	for i, last := range []int64{100, second + 50, 2*second + 7, 3*second + 1, 4*second + 1, 5*second + 1} {
+	for i, last := range []int64{100, second + 50, 2*second + 7, 3*second + 1, 4*second + 1, 5*second + 1, 6*second + 1, 7*second + 1, 8*second + 1} {
 		h.Operations = append(h.Operations, put("a", i, i, "u/"+strings.Repeat("x", i+1), "v", last), put("a", i, i, "u/y"+strings.Repeat("x", i), "v", int64(i)*second+1))
 	}
 	e, found := erasOf(h)
-	if len(found) > 0 || len(e.all) != 6 {
+	if len(found) > 0 || len(e.all) != 9 {
 		t.Fatalf("%+v, %v", e, found)
 	}
 	for leadsTo, want := range []map[int]int64{
 		{0: 1 << 40}, {0: 30, 1: 1 << 40}, {0: 1 << 40, 2: 1 << 40}, {0: 1 << 40, 2: 2*second + 4, 3: 1 << 40}, {0: 1 << 40, 2: 2*second + 5, 4: 1 << 40}, {0: 10, 5: 1 << 40},
+		{0: 10, 5: 5*second + 1, 6: 1 << 40}, {0: 10, 5: 1 << 40, 7: 1 << 40}, {0: 1 << 40, 2: 2*second + 5, 4: 1 << 40, 8: 1 << 40},
 	} {
 		got := map[int]int64{}
 		for in := range e.all {

@@ -104,7 +104,7 @@ type Restore struct {
 	To   time.Duration `json:"to"`
 	// Target is the last revision that it went back to; 0 for all that there was before the Restore that it undoes.
 	Target int64 `json:"target,omitempty"`
-	// Undoes: it undoes the one before it.
+	// Undoes: it undoes the last one before it that is neither an undo nor undone.
 	Undoes bool `json:"undoes,omitempty"`
 }
 

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/history"
@@ -20,8 +21,13 @@ import (
 func restores() []Operation {
 	return []Operation{
 		{Name: "restore", Run: by((*Cluster).restore), Not: aloneNot, Times: 2},
-		{Name: "restore and undo", Run: by((*Cluster).restoreAndUndo), Not: aloneNot, Times: 3},
+		{Name: "restore and undo", Run: by(undone(1)), Not: aloneNot, Times: 3},
+		{Name: "two restores and their undos", Run: by(undone(2)), Not: aloneNot, Times: 5},
 	}
+}
+
+func undone(times int) func(*Cluster, context.Context) error {
+	return func(c *Cluster, ctx context.Context) error { return c.restoresAndUndos(ctx, times) }
 }
 
 // restore goes back to a revision, behind writes that are acknowledged after it.
@@ -33,20 +39,31 @@ func (c *Cluster) restore(ctx context.Context) error {
 	return c.letGo(ctx, name)
 }
 
-// restoreAndUndo goes back, and undoes it.
-func (c *Cluster) restoreAndUndo(ctx context.Context) error {
-	back, err := c.goBack(ctx)
-	if err != nil || back == "" {
-		return err
+// restoresAndUndos goes back so many times, and undoes each of them, the last one first.
+func (c *Cluster) restoresAndUndos(ctx context.Context, times int) error {
+	var backs, all []string
+	for range times {
+		back, err := c.goBack(ctx)
+		if err != nil {
+			return err
+		}
+		if back == "" {
+			break
+		}
+		backs, all = append(backs, back), append(all, back)
 	}
-	undo, err := c.switchTo(ctx, "undo: "+back, true)
-	if err != nil {
-		return err
+	for _, back := range slices.Backward(backs) {
+		undo, err := c.switchTo(ctx, "undo: "+back, true)
+		if err != nil {
+			return err
+		}
+		if undo == "" {
+			break
+		}
+		all = append(all, undo)
 	}
-	if undo == "" {
-		return c.letGo(ctx, back)
-	}
-	return c.letGo(ctx, undo, back)
+	slices.Reverse(all)
+	return c.letGo(ctx, all...)
 }
 
 // anyNumber is more revisions than clients write while a Restore is on its way.

@@ -41,20 +41,27 @@ func wentBack(source v1alpha1.RecoverySource, revision int64) v1alpha1.EtcdOpera
 // judge told so.
 func TestRestoreAndUndo(t *testing.T) {
 	const delta, preview, back, undo = "type: delta", "to: {revision: 40}", "{to: {revision: 40}, confirm: d@41, maxWritesSince: 1000000}", "undo: restore-3"
-	target := history.Restore{Target: 40}
+	const second, backAgain = "to: {revision: 42}", "{to: {revision: 42}, confirm: d@41, maxWritesSince: 1000000}"
+	target, undone := history.Restore{Target: 40}, history.Restore{Undoes: true}
+	once, kept := []v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, wentBack(v1alpha1.RecoverFromTarget, 40)}, wentBack(v1alpha1.RecoverFromKeptData, 0)
+	twice := append(slices.Clone(once), succeeded, previewed, wentBack(v1alpha1.RecoverFromTarget, 42))
 	for name, test := range map[string]struct {
-		ends []v1alpha1.EtcdOperatorTaskStatus
-		want []string
-		told []history.Restore
-		left int
-		says string
+		times int
+		ends  []v1alpha1.EtcdOperatorTaskStatus
+		want  []string
+		told  []history.Restore
+		left  int
+		says  string
 	}{
-		"all of it":                             {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, wentBack(v1alpha1.RecoverFromTarget, 40), wentBack(v1alpha1.RecoverFromKeptData, 0)}, []string{delta, preview, back, undo}, []history.Restore{target, {Undoes: true}}, 2, ""},
-		"an undo by the final snapshot":         {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, wentBack(v1alpha1.RecoverFromTarget, 40), wentBack(v1alpha1.RecoverFromTarget, 45)}, []string{delta, preview, back, undo}, []history.Restore{target, {Undoes: true, Target: 45}}, 4, "by the final snapshot, although no volume was lost"},
-		"the delta fails":                       {[]v1alpha1.EtcdOperatorTaskStatus{gaveUp}, []string{delta}, nil, 1, ""},
-		"the preview fails":                     {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, gaveUp}, []string{delta, preview}, nil, 2, ""},
-		"the restore fails and changes nothing": {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, gaveUp}, []string{delta, preview, back}, nil, 3, ""},
-		"the undo fails":                        {[]v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, wentBack(v1alpha1.RecoverFromTarget, 40), gaveUp}, []string{delta, preview, back, undo}, []history.Restore{target}, 3, ""},
+		"all of it":                             {1, append(slices.Clone(once), kept), []string{delta, preview, back, undo}, []history.Restore{target, undone}, 2, ""},
+		"an undo by the final snapshot":         {1, append(slices.Clone(once), wentBack(v1alpha1.RecoverFromTarget, 45)), []string{delta, preview, back, undo}, []history.Restore{target, {Undoes: true, Target: 45}}, 4, "by the final snapshot, although no volume was lost"},
+		"the delta fails":                       {1, []v1alpha1.EtcdOperatorTaskStatus{gaveUp}, []string{delta}, nil, 1, ""},
+		"the preview fails":                     {1, []v1alpha1.EtcdOperatorTaskStatus{succeeded, gaveUp}, []string{delta, preview}, nil, 2, ""},
+		"the restore fails and changes nothing": {1, []v1alpha1.EtcdOperatorTaskStatus{succeeded, previewed, gaveUp}, []string{delta, preview, back}, nil, 3, ""},
+		"the undo fails":                        {1, append(slices.Clone(once), gaveUp), []string{delta, preview, back, undo}, []history.Restore{target}, 3, ""},
+		"twice":                                 {2, append(slices.Clone(twice), kept, kept), []string{delta, preview, back, delta, second, backAgain, "undo: restore-6", undo}, []history.Restore{target, {Target: 42}, undone, undone}, 4, ""},
+		"twice, and the first undo fails":       {2, append(slices.Clone(twice), gaveUp), []string{delta, preview, back, delta, second, backAgain, "undo: restore-6"}, []history.Restore{target, {Target: 42}}, 5, ""},
+		"the second restore fails":              {2, append(slices.Clone(once), gaveUp, kept), []string{delta, preview, back, delta, undo}, []history.Restore{target, undone}, 3, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, asked := settledCluster(t, test.ends)
@@ -68,7 +75,7 @@ func TestRestoreAndUndo(t *testing.T) {
 			c.Read = func(context.Context) error { reads++; return nil }
 			c.Outage = func(o oracle.Outage) { outages = append(outages, o) }
 			c.Ended = func(string, v1alpha1.EtcdOperatorTaskStatus) {}
-			err := c.restoreAndUndo(t.Context())
+			err := c.restoresAndUndos(t.Context(), test.times)
 			if (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Fatal(err)
 			}
@@ -79,7 +86,10 @@ func TestRestoreAndUndo(t *testing.T) {
 			if err := c.Kube.List(t.Context(), left); err != nil {
 				t.Fatal(err)
 			}
-			if !slices.Equal(*asked, test.want) || !slices.Equal(told, test.told) || reads != len(told) || len(left.Items) != test.left || len(outages) != max(0, len(test.want)-2) {
+			switches := len(slices.DeleteFunc(slices.Clone(test.want), func(config string) bool {
+				return !strings.Contains(config, "confirm") && !strings.Contains(config, "undo")
+			}))
+			if !slices.Equal(*asked, test.want) || !slices.Equal(told, test.told) || reads != len(told) || len(left.Items) != test.left || len(outages) != switches {
 				t.Errorf("asked for %q, told %+v, read %d times, %d tasks left, outages %v", *asked, told, reads, len(left.Items), outages)
 			}
 		})

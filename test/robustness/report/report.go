@@ -88,7 +88,7 @@ const (
 const needless = "recovery that is not needed"
 
 // byTask are the operations that are a task, or end with one.
-var byTask = []string{"restart", "restart by eviction", "recreation", "maintenance", "snapshot", "recovery", "restore", "restore and undo", needless}
+var byTask = []string{"restart", "restart by eviction", "recreation", "maintenance", "snapshot", "recovery", "restore", "restore and undo", "two restores and their undos", needless}
 
 // Unsuccessful returns why the operation was not what a user may expect of it without a fault; empty if it was, or if there was a
 // fault, which may explain it.
