@@ -158,7 +158,7 @@ func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], undo
 	c, etcd := task.Config, task.Etcd
 	why := refusal(v, found, c, etcd)
 	switch {
-	case c.Undo != "" && why.Outcome == tasks.Fail:
+	case c.Undo != "" && why.Outcome == tasks.Fail && !refusesKept(found):
 		// An undo can still use the data that a member has kept.
 		found = backup.Preview{}
 		return begin(v, found, task, undone, now, fmt.Sprintf("the final snapshot cannot be restored, so only the data that was kept can be used (%s)", strings.TrimSuffix(why.Message, nothingChanged)))
@@ -179,6 +179,12 @@ func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], undo
 
 // nothingChanged ends the message of a task that has failed before anything was changed.
 const nothingChanged = ". Nothing was changed"
+
+// refusesKept reports whether the data that members have kept is refused as well as the final snapshot: it is of the same version of etcd, and of
+// about the same size.
+func refusesKept(found backup.Preview) bool {
+	return found.Refused != nil && (found.Refused.Code == backup.NewerVersion || found.Refused.Code == backup.OverQuota)
+}
 
 // refusal returns a failed verdict that says why the previewed state must not be restored; a verdict of another outcome if it may be.
 func refusal(v tasks.Verdict, found backup.Preview, c Config, etcd *v1alpha1.Etcd) tasks.Verdict {

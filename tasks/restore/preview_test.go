@@ -52,6 +52,9 @@ func TestJudge(t *testing.T) {
 	refused := with(func(p *backup.Preview) {
 		p.Refused = &backup.Refusal{Code: backup.AuthEnabled, Message: "clients had to log in"}
 	})
+	unfit := func(code backup.RefusalCode, why string) backup.Preview {
+		return with(func(p *backup.Preview) { p.Refused = &backup.Refusal{Code: code, Message: why} })
+	}
 	corrupt := backup.Preview{Refused: &backup.Refusal{Code: backup.SnapshotCorrupt, Message: "full is corrupt", Older: "older"}}
 	fits := with(func(p *backup.Preview) { p.EndBytes = 2<<30 - member.LogSize })
 	large := with(func(p *backup.Preview) { p.EndBytes = 2<<30 - member.LogSize + 1 })
@@ -85,6 +88,8 @@ func TestJudge(t *testing.T) {
 		"more is known by now":       {confirmed, with(func(p *backup.Preview) { p.End.Revision = 100 }), tasks.Done, tasks.Continue, "", ""},
 		"an undo":                    {Config{Undo: "r"}, good, tasks.Done, tasks.Continue, "", "the preview shows what was confirmed; the client Service stops selecting members"},
 		"an undo that is refused":    {Config{Undo: "r"}, refused, tasks.Done, tasks.Continue, "", "only the data that was kept can be used (clients had to log in); the client Service stops selecting members"},
+		"an undo to a newer etcd":    {Config{Undo: "r"}, unfit(backup.NewerVersion, "the members run 3.5.30"), tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "the members run 3.5.30. Nothing was changed"},
+		"an undo over the quota":     {Config{Undo: "r"}, unfit(backup.OverQuota, "the quota is 5"), tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "the quota is 5. Nothing was changed"},
 		"an undo without a snapshot": {Config{Undo: "r"}, backup.Preview{}, tasks.Fail, tasks.Continue, "", "only the data that was kept can be used (the Job)"},
 	} {
 		t.Run(name, func(t *testing.T) {
