@@ -52,8 +52,10 @@ type Input struct {
 	// Known is the newest revision that was known when the restore was confirmed, and MaxWrites is how many more may be lost. A negative
 	// MaxWrites sets no limit.
 	Known, MaxWrites int64
-	// Undone is the task that is undone; nil if none is.
-	Undone *Undone
+	// Undone is the task that is undone; nil if none is, or once it is chosen what the cluster starts from. NotUndoable is why it cannot be
+	// undone any more; empty if it can.
+	Undone      *Undone
+	NotUndoable string
 }
 
 // Undone is a Restore that is undone.
@@ -115,6 +117,9 @@ func (in Input) obstacle() *Decision {
 		return nil
 	case in.Hibernates:
 		return in.fail(v1alpha1.ErrHibernated, "the Etcd is being hibernated, with spec.replicas 0: wake it up, and create the task again")
+	case in.NotUndoable != "":
+		// The final snapshot lacks what was written after it.
+		return in.fail(v1alpha1.ErrRestoreRefused, "%s", in.NotUndoable)
 	case in.Obstacle != "" && in.Snapshot.StatefulSet.HeldAtZeroBy != in.Task:
 		// Waiting would keep clients away for as long as the foreign object is there.
 		return in.fail(v1alpha1.ErrForeignObject, "%s", in.Obstacle)

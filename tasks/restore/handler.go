@@ -120,6 +120,11 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 		}
 		in.MaxWrites = *task.Config.MaxWritesSince
 	}
+	if recorded.Source == "" {
+		if in.Undone, in.NotUndoable, err = h.undone(ctx, task, etcd); err != nil {
+			return in, err
+		}
+	}
 	switch recorded.Phase {
 	case v1alpha1.RecoveryFencing:
 		in.Fenced, err = h.fenced(ctx, task.Object.UID, etcd)
@@ -127,12 +132,10 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 		if in.Volumes, err = h.volumes().Look(ctx, task.Task, s); err != nil {
 			return in, err
 		}
-		if in.Leased, err = h.leased(ctx, etcd); err != nil {
-			return in, err
-		}
-		if in.Undone, _, err = h.undone(ctx, task, etcd); in.Undone != nil {
+		if in.Undone != nil {
 			in.KeptFor = in.Undone.Task
 		}
+		in.Leased, err = h.leased(ctx, etcd)
 	}
 	return in, err
 }

@@ -384,6 +384,32 @@ func TestUndoOfATaskThatWasDeletedSince(t *testing.T) {
 	g.Expect(v.Message).To(ContainSubstring("task r1 does not exist"))
 }
 
+// Nor does it go on to the final snapshot if that happens later: the members have what was written after it.
+func TestUndoOfATaskThatIsDeletedLater(t *testing.T) {
+	for _, c := range []struct {
+		in   Input
+		says string
+	}{
+		{at(fencing), ". Nothing was changed"}, {at(saving), ". Nothing was changed"}, {at(stopping), ". Nothing was changed"},
+		{at(stopping, stopped), "the members start as they were"}, {at(surveying, stopped), "the members start as they were"},
+	} {
+		t.Run(string(c.in.Recorded.Phase), func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := newEtcd()
+			v, err := handlerOf(apitest.API(etcd), c.in.Snapshot).Execute(t.Context(), taskOf(etcd, Config{Undo: "r1"}, &c.in.Recorded))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Outcome).To(Equal(tasks.Fail), v.Message)
+			g.Expect(v.Code).To(Equal(v1alpha1.ErrRestoreRefused))
+			g.Expect(v.Message).To(And(ContainSubstring("task r1 does not exist"), ContainSubstring(c.says)))
+		})
+	}
+	g := NewWithT(t)
+	etcd, begun := newEtcd(), at(starting, func(in *Input) { in.Recorded.Source = v1alpha1.RecoverFromKeptData })
+	v, err := handlerOf(apitest.API(etcd), begun.Snapshot).Execute(t.Context(), taskOf(etcd, Config{Undo: "r1"}, &begun.Recorded))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Outcome).To(Equal(tasks.Continue), "it is chosen what the cluster starts from")
+}
+
 // What is at another prefix is held by no task: a preview says so, and a confirmed restore goes on without a hold.
 func TestNoHoldAtAnotherPrefix(t *testing.T) {
 	g := NewWithT(t)
