@@ -217,7 +217,7 @@ func (in Input) saving(now time.Time) Decision {
 // tooMuchWritten returns how the task fails because more was written since the preview than a person has agreed to lose; nil otherwise.
 func (in Input) tooMuchWritten(revision int64) *Decision {
 	if written := revision - in.Known; in.MaxWrites >= 0 && written > in.MaxWrites {
-		return in.fail(v1alpha1.ErrNotConfirmed, "%d revisions were written since the preview, and at most %d may be lost (maxWritesSince): preview it again", written, in.MaxWrites)
+		return in.fail(v1alpha1.ErrNotConfirmed, "%d revisions were written since revision %d, the newest one that the preview knew, and at most %d may be lost (maxWritesSince): preview it again", written, in.Known, in.MaxWrites)
 	}
 	return nil
 }

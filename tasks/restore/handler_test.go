@@ -410,6 +410,30 @@ func TestUndoOfATaskThatIsDeletedLater(t *testing.T) {
 	g.Expect(v.Outcome).To(Equal(tasks.Continue), "it is chosen what the cluster starts from")
 }
 
+// Where a preview could not be compared, what the snapshot Leases record is the newest revision that it knows.
+func TestAPreviewThatIsNotCompared(t *testing.T) {
+	g := machine.Gomega(t)
+	etcd := newEtcd()
+	task := taskOf(etcd, Config{To: &Target{Revision: 40}}, nil)
+	there := apitest.API(etcd, task.Object, leaseOf(etcd))
+	run(t, there, at(saving).Snapshot, task)
+	key := client.ObjectKey{Namespace: "ns", Name: job.Name(task.Object)}
+	apitest.Run(t, there, key)
+	apitest.Complete(t, there, key, `{"digest":"`+digest+`","base":"`+full+`","deltas":1,"revision":40,"notCompared":"a delta is lost"}`)
+	h := handlerOf(there, at(saving).Snapshot)
+	h.calls.Start(t.Context(), task.Object.UID, "asked", time.Minute, func(context.Context) (backup.Snapshot, error) { return backup.Snapshot{}, nil })
+	g.Eventually(func() bool { call, _ := h.calls.Of(task.Object.UID); return call.Running }).Should(BeFalse())
+	v, err := h.Execute(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Outcome).To(Equal(tasks.Done), v.Message)
+	g.Expect(v.Result).To(HaveKeyWithValue(keyConfirm, digest[:32]+"@7777"))
+	apitest.EachRequestFails(t, there, func(api client.WithWatch) error {
+		failing := handlerOf(api, at(saving).Snapshot)
+		_, err := failing.Execute(t.Context(), task)
+		return err
+	})
+}
+
 // What is at another prefix is held by no task: a preview says so, and a confirmed restore goes on without a hold.
 func TestNoHoldAtAnotherPrefix(t *testing.T) {
 	g := NewWithT(t)

@@ -30,6 +30,11 @@ const (
 
 // previewed is the verdict on a task whose preview has shown something.
 func previewed(c Config, found backup.Preview, outcome tasks.Outcome) tasks.Verdict {
+	return previewedWith(c, found, 0, outcome)
+}
+
+// previewedWith is previewed with a revision that the snapshot Leases record.
+func previewedWith(c Config, found backup.Preview, leased int64, outcome tasks.Outcome) tasks.Verdict {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
 	etcd.Status.ClusterID = "cafe"
 	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{PreviousClusterID: "ace", EarlierClusterIDs: []string{"ace0"}}
@@ -39,7 +44,7 @@ func previewed(c Config, found backup.Preview, outcome tasks.Outcome) tasks.Verd
 	if outcome == tasks.Fail {
 		v.Code = v1alpha1.ErrJobFailed
 	}
-	return judge(v, found, tasks.Typed[Config]{Task: tasks.Task{Etcd: etcd}, Config: c}, nil, epoch)
+	return judge(v, found, tasks.Typed[Config]{Task: tasks.Task{Etcd: etcd}, Config: c}, nil, leased, epoch)
 }
 
 func TestJudge(t *testing.T) {
@@ -122,6 +127,35 @@ func TestJudge(t *testing.T) {
 	g.Expect(kept.Message).To(ContainSubstring("clients stay connected"))
 	g.Expect(previewed(Config{Undo: "r"}, backup.Preview{}, tasks.Fail).Recovery.Restore.Base).To(BeEmpty())
 	g.Expect(previewed(Config{To: to}, good, tasks.Done).Result).To(HaveKeyWithValue("confirm", digest[:32]+"@100"))
+}
+
+// Where the end of the store is not known, what is written since the preview counts from what the snapshot Leases record, not from the target.
+func TestNewestKnownWithoutAnEnd(t *testing.T) {
+	found := backup.Preview{Base: "full", Revision: 40, Bytes: 1, Digest: digest, NotCompared: "a delta is lost"}
+	for name, c := range map[string]struct {
+		leased, want int64
+		end          *backup.Point
+	}{
+		"recorded":           {90, 90, nil},
+		"nothing is":         {0, 40, nil},
+		"less is":            {7, 40, nil},
+		"the store has more": {90, 100, &backup.Point{Revision: 100}},
+		"the store has less": {90, 80, &backup.Point{Revision: 80}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			found.End = c.end
+			to := &Target{Revision: 40}
+			v := previewedWith(Config{To: to}, found, c.leased, tasks.Done)
+			g.Expect(v.Result).To(HaveKeyWithValue(keyConfirm, fmt.Sprintf("%s@%d", digest[:32], c.want)))
+			g.Expect(v.Message).To(HaveSuffix(fmt.Sprintf("--confirm %s@%d", digest[:32], c.want)))
+			if c.end == nil {
+				g.Expect(v.Message).To(ContainSubstring("could not be compared with the newest state in the backup: a delta is lost. What is written counts from revision %d", c.want))
+			}
+			begun := previewedWith(Config{To: to, Confirm: v.Result[keyConfirm]}, found, c.leased, tasks.Done)
+			g.Expect(begun.Recovery.Restore.HighestRevision).To(Equal(c.want))
+		})
+	}
 }
 
 func TestConfig(t *testing.T) {
