@@ -137,11 +137,17 @@ func TestAdmit(t *testing.T) {
 		"before a recovery from data":      {undo, newEtcd(recovered(v1alpha1.RecoverFromData)), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "task r2 has recovered the cluster from quorum loss since task r1, and a recovery cannot be undone. Preview the final snapshot of task r1 to go back to what was there before it (kubectl etcdtask restore main -n ns --to snapshot=Full-00000000-00000099-1767225600.final)"},
 		"before one from the backup":       {undo, newEtcd(recovered(v1alpha1.RecoverFromBackup)), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "a recovery cannot be undone"},
 		"after waking up":                  {undo, newEtcd(wokeUp), at(saving), earlier(), "", ""},
-		"of a preview":                     {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
-		"of one that was aborted":          {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
-		"of a recovery":                    {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
-		"of another Etcd":                  {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.OwnerEtcdReference.Name = "other" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
-		"of an earlier Etcd of that name":  {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.OwnerReferences[0].UID = "gone" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of one that was never recorded": {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) {
+			t.Status.Recovery.PreviousClusterID = newcluster.ID(before) // the cluster is the same
+		}), v1alpha1.ErrRestoreRefused, "task r1 has replaced no data: there is nothing to undo"},
+		"of one that begins": {undo, newEtcd(made("r1-uid")), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) {
+			t.Status.Recovery.PreviousClusterID = newcluster.ID(before)
+		}), "", ""},
+		"of a preview":                    {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
+		"of one that was aborted":         {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
+		"of a recovery":                   {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of another Etcd":                 {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.OwnerEtcdReference.Name = "other" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of an earlier Etcd of that name": {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.OwnerReferences[0].UID = "gone" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

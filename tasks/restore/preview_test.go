@@ -211,7 +211,7 @@ func TestAnUndoLeavesBehindWhatIsKept(t *testing.T) {
 		"the restore is recorded": {&v1alpha1.ClusterRecovery{TaskUID: "r1-uid", PreviousClusterID: "feed", EarlierClusterIDs: []string{"ace"}}, "cafe", []string{"ace", "feed"}},
 		"a wake-up is":            {&v1alpha1.ClusterRecovery{TaskUID: "hibernation", PreviousClusterID: "dead"}, "cafe", []string{"ace", "feed", "dead"}},
 		"there were many since":   {&v1alpha1.ClusterRecovery{TaskUID: "r1-uid", PreviousClusterID: "dead", EarlierClusterIDs: many}, "cafe", slices.Concat([]string{"feed"}, many[3:], []string{"dead"})},
-		"it is the present one":   {nil, "feed", []string{"ace"}},
+		"it is the present one":   {&v1alpha1.ClusterRecovery{TaskUID: "r1-uid", PreviousClusterID: "feed", EarlierClusterIDs: []string{"ace"}}, "feed", []string{"ace"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
