@@ -113,7 +113,7 @@ func decide(in Input, now time.Time) Decision {
 // nothing stops a restore. Before that, no data has been changed, and stopped members start as they were.
 func (in Input) obstacle() *Decision {
 	switch {
-	case in.Recorded.Source != "" || in.Recorded.Phase == v1alpha1.RecoveryGrowing:
+	case in.Recorded.Source != "":
 		return nil
 	case in.Hibernates:
 		return in.fail(v1alpha1.ErrHibernated, "the Etcd is being hibernated, with spec.replicas 0: wake it up, and create the task again")
