@@ -65,7 +65,8 @@ type Type struct {
 	Handler Handler
 	// Deadline after which a task of this type fails; 0 for types that wait as long as it takes, such as rollouts.
 	Deadline time.Duration
-	// Supersedes are the types whose tasks end, running or not, when a later task of this type arrives.
+	// Supersedes are the types whose tasks end, running or not, when a later task of this type arrives; of a type that preempts others, once
+	// that task is admitted.
 	Supersedes []v1alpha1.TaskType
 	// RevokeIntents makes it impossible that a step which was recorded is carried out late, by an operator that was paused: while the task
 	// is suspended or preempted, nothing repeats or revokes it. It is called again and again for as long; nil if no step can be late.

@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -113,7 +114,8 @@ func unknownType(t *v1alpha1.EtcdOperatorTask) string {
 
 // displacedBy returns the name of the task that supersedes another, by its type; empty if there is none. It was created later, or was suspended
 // until now and has its turn although the other, which would continue after it, runs. A task that is suspended, whose config does not decode,
-// or that may still be rejected on arrival supersedes none.
+// or that may still be rejected on arrival supersedes none. One that preempts others supersedes none before it is admitted, since it may be
+// rejected; any other waits behind what it supersedes, and cannot be admitted before that has ended.
 func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
 	place := slices.Index(q, t)
 	for i, later := range q {
@@ -121,7 +123,7 @@ func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) st
 			continue
 		}
 		registered, ok := r.Registry[later.Spec.Type]
-		if !ok || later.Spec.Suspend || later.Status.State == "" || !slices.Contains(registered.Supersedes, t.Spec.Type) {
+		if !ok || later.Spec.Suspend || later.Status.State == "" || queue.Preempts(later) && !admitted(later) || !slices.Contains(registered.Supersedes, t.Spec.Type) {
 			continue
 		}
 		if _, err := r.books.decode(later, registered.Handler); err == nil {
@@ -131,8 +133,13 @@ func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) st
 	return ""
 }
 
+// admitted reports whether the preconditions of a task were met.
+func admitted(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Status.State == v1alpha1.TaskStateInProgress || meta.IsStatusConditionTrue(t.Status.Conditions, v1alpha1.ConditionAdmitted)
+}
+
 // displaces returns the name of a running task that a pending one supersedes; empty if there is none. The pending task begins once the other
-// has ended and was cleaned up after: otherwise the other would continue afterwards.
+// has ended and was cleaned up after: otherwise the other would continue afterwards, and until then the Etcd controller would act on both.
 func (r *Reconciler) displaces(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
 	for _, other := range q {
 		if t.Status.State == v1alpha1.TaskStatePending && other.Status.State == v1alpha1.TaskStateInProgress && slices.Contains(r.Registry[t.Spec.Type].Supersedes, other.Spec.Type) {

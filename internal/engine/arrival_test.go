@@ -277,11 +277,92 @@ func TestSupersedingOnceItBegins(t *testing.T) {
 	e.Expect(e.state("restore")).To(Equal(running))
 	s.change(t, "recovery", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = false })
 	e.look()
+	e.look()
 	e.Expect(e.state("restore")).To(Equal(v1alpha1.TaskStateRejected))
 	e.look()
 	e.Expect(e.state("recovery")).To(Equal(running))
 	e.Expect(s.get(t, "restore").Status.LastErrors[0]).To(HaveField("Description", "task recovery supersedes it"))
 	e.Expect(e.state("next")).To(Equal(pending), "it has not begun, and does so after the recovery if that is possible")
+}
+
+// recovers returns an engine with a Restore that runs and a QuorumLossRecovery that has arrived since.
+func recovers(t *testing.T) (*server, *engine) {
+	t.Helper()
+	s := newServer(t)
+	e := newEngine(t, s)
+	e.Registry[v1alpha1.Restore] = tasks.Type{Handler: e.actor}
+	e.Registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: e.actor, Supersedes: []v1alpha1.TaskType{v1alpha1.Restore}}
+	s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.Restore })
+	s.add(t, "b", pending, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.QuorumLossRecovery })
+	return s, e
+}
+
+// A recovery that is rejected, or cannot be judged, has ended no task that runs.
+func TestRejectedSupersedesNone(t *testing.T) {
+	s, e := recovers(t)
+	e.onAdmit = func() (tasks.Verdict, error) { return tasks.Verdict{}, errors.New("no member answers") }
+	for range 3 {
+		e.look()
+		e.Expect(e.state("a")).To(Equal(running))
+		e.Expect(e.state("b")).To(Equal(pending))
+		e.pass(time.Hour)
+	}
+	e.onAdmit = func() (tasks.Verdict, error) {
+		return tasks.Rejected(v1alpha1.ErrQuorumNotLost, "there is a quorum"), nil
+	}
+	e.look()
+	e.Expect(e.state("b")).To(Equal(v1alpha1.TaskStateRejected))
+	e.Expect(s.get(t, "b").Status.Conditions).To(ContainElement(And(HaveField("Type", v1alpha1.ConditionAdmitted), HaveField("Status", metav1.ConditionFalse))))
+	e.look()
+	e.Expect(e.state("a")).To(Equal(running))
+	e.Expect(e.cleaned).To(BeEmpty())
+	e.Expect(e.progress("a")).To(HaveSuffix("it waits"), "it continues")
+}
+
+// A recovery that was admitted does not run yet while what it supersedes does: another controller would act on both. Until then it supersedes
+// nothing if it is withdrawn.
+func TestAdmittedBeforeItSupersedes(t *testing.T) {
+	for name, c := range map[string]struct {
+		withdraw func(*testing.T, *server, *engine)
+		a, b     v1alpha1.TaskState
+	}{
+		"it supersedes": {func(*testing.T, *server, *engine) {}, v1alpha1.TaskStateRejected, running},
+		"it is suspended": {func(t *testing.T, s *server, _ *engine) {
+			s.change(t, "b", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = true })
+		}, running, pending},
+		"it is deleted": {func(t *testing.T, s *server, e *engine) {
+			e.Expect(s.tracker.Delete(t.Context(), s.get(t, "b"))).To(Succeed())
+		}, running, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, e := recovers(t)
+			e.look()
+			e.Expect(e.state("a")).To(Equal(running))
+			e.Expect(e.state("b")).To(Equal(pending))
+			e.Expect(s.get(t, "b").Status.Conditions).To(ContainElement(And(HaveField("Type", v1alpha1.ConditionAdmitted), HaveField("Status", metav1.ConditionTrue))))
+			e.Expect(e.progress("b")).To(Equal("Queued: it begins once task a, which it supersedes, has ended"))
+			c.withdraw(t, s, e)
+			for range 3 {
+				e.look()
+			}
+			e.Expect(e.state("a")).To(Equal(c.a))
+			if c.b != "" {
+				e.Expect(e.state("b")).To(Equal(c.b))
+			}
+			if c.a == running {
+				e.Expect(e.cleaned).To(BeEmpty())
+			}
+		})
+	}
+}
+
+// What the cache does not show yet is superseded, too: the recovery does not begin beside it.
+func TestSupersedesWhatTheCacheLacks(t *testing.T) {
+	s, e := recovers(t)
+	e.Client = lagging{Client: s.Client, cache: storage(t, s.get(t, "b"))}
+	e.look()
+	e.Expect(e.state("b")).To(Equal(pending))
+	e.Expect(e.progress("b")).To(Equal("Queued: it begins once task a, which it supersedes, has ended"))
 }
 
 // What is superseded has ended before the other begins: if its cleanup fails until that has ended, it would continue.

@@ -169,24 +169,30 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 		return 0, r.adopt(ctx, cached, t, task.Etcd)
 	}
 	displaced := r.displaces(line.Queue, t)
-	if line.HasTurn(cached) && displaced == "" {
+	if line.HasTurn(cached) && (displaced == "" || !admitted(t)) {
 		if t.Spec.Suspend && t.Spec.Type.IsRollout() {
 			status.Unhold(t)
 		}
 		return r.run(ctx, cached, task)
 	}
+	if line.HasTurn(cached) {
+		return r.awaitEnd(ctx, cached, t, displaced)
+	}
 	if t.Status.State == v1alpha1.TaskStatePending {
-		// It does not wait for the Gate any more: another task goes first.
+		// It neither waits for the Gate any more, nor supersedes a task that runs: another one goes first.
 		meta.RemoveStatusCondition(&t.Status.Conditions, v1alpha1.ConditionAdmitted)
 	} else if err := r.revokeIntents(ctx, task); err != nil {
 		return r.conclude(ctx, cached, task, tasks.Verdict{}, err)
 	}
 	status.Unhold(t)
 	reason, message := waiting(line.Queue, cached)
-	if line.HasTurn(cached) {
-		reason, message = v1alpha1.ReasonQueued, fmt.Sprintf("it begins once task %s, which it supersedes, has ended", displaced)
-	}
 	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())
+	return r.write(ctx, cached, t)
+}
+
+// awaitEnd records that a task begins once another one, which it supersedes, has ended.
+func (r *Reconciler) awaitEnd(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, displaced string) (time.Duration, error) {
+	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonQueued, fmt.Sprintf("it begins once task %s, which it supersedes, has ended", displaced), r.Clock.Now())
 	return r.write(ctx, cached, t)
 }
 

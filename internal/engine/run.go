@@ -30,9 +30,12 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 	defer unlock()
 	handler := r.Registry[task.Object.Spec.Type].Handler
 	if task.Object.Status.State == v1alpha1.TaskStatePending {
-		verdict, err := r.admit(ctx, handler, &task)
-		if err != nil || verdict.Outcome != tasks.Continue {
+		verdict, displaced, err := r.admit(ctx, handler, &task)
+		switch {
+		case err != nil || verdict.Outcome != tasks.Continue:
 			return r.conclude(ctx, cached, task, verdict, err)
+		case displaced != "":
+			return r.awaitEnd(ctx, cached, task.Object, displaced)
 		}
 	}
 	task.Elapsed, _ = r.books.elapsed(task.Object, task.Object.Status.InitiatedAt.Time, r.Clock)
@@ -72,43 +75,53 @@ func (r *Reconciler) revokeIntents(ctx context.Context, task tasks.Task) error {
 }
 
 // admit has the handler check the preconditions of a task, once live reads have confirmed that it is the task's turn and that it is for
-// this Etcd. The task then has the Etcd as the API server has it, also for the step that follows.
-func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task *tasks.Task) (tasks.Verdict, error) {
+// this Etcd. The task then has the Etcd as the API server has it, also for the step that follows. While a task runs that it supersedes, whose
+// name is returned, it is only marked as admitted: it does not begin, and is judged again once that has ended.
+func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task *tasks.Task) (verdict tasks.Verdict, displaced string, err error) {
 	etcd, err := lookup.Get[v1alpha1.Etcd](ctx, r.Live, "Etcd", task.Object.EtcdKey())
 	switch {
 	case err != nil:
-		return tasks.Verdict{}, err
+		return tasks.Verdict{}, "", err
 	case etcd == nil:
-		return tasks.Verdict{}, errCacheBehind
+		return tasks.Verdict{}, "", errCacheBehind
 	case etcdtasks.Foreign(task.Object, etcd) != "":
-		return replaced(task.Object, etcd), nil
+		return replaced(task.Object, etcd), "", nil
 	}
 	live, err := r.list(ctx, r.Live, task.Object.EtcdKey())
 	if err != nil {
-		return tasks.Verdict{}, err
+		return tasks.Verdict{}, "", err
 	}
 	own, _ := separate(live, etcd)
 	q := queue.New(own)
 	t := q.Find(task.Object.UID)
 	if !q.HasTurn(t) || t.Status.State == v1alpha1.TaskStateInProgress {
-		return tasks.Verdict{}, errCacheBehind
+		return tasks.Verdict{}, "", errCacheBehind
 	}
 	if refusal := r.tooLarge(t); refusal != nil {
-		return *refusal, nil
+		return *refusal, "", nil
 	}
 	task.Etcd = etcd
-	verdict, err := handler.Admit(ctx, *task)
-	if err == nil && verdict.Outcome == tasks.Continue {
-		if err := r.ask(ctx, *task); err != nil {
-			return tasks.Verdict{}, err
-		}
-		config, encodeErr := json.Marshal(task.Config)
-		if encodeErr != nil {
-			return tasks.Verdict{}, fmt.Errorf("encoding the config of task %s: %w", task.Object.Name, encodeErr)
-		}
-		status.RecordAdmission(task.Object, string(config), verdict.Message+company(q, task.Object.UID), r.Clock.Now())
+	if verdict, err = handler.Admit(ctx, *task); err != nil || verdict.Outcome != tasks.Continue {
+		return verdict, "", err
 	}
-	return verdict, err
+	if displaced = r.displaces(q, t); displaced != "" {
+		status.SetCondition(task.Object, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted, verdict.Message, r.Clock.Now())
+		return verdict, displaced, nil
+	}
+	return verdict, "", r.begins(ctx, task, verdict.Message+company(q, task.Object.UID))
+}
+
+// begins records that a task begins, unless the Gate has it wait.
+func (r *Reconciler) begins(ctx context.Context, task *tasks.Task, message string) error {
+	if err := r.ask(ctx, *task); err != nil {
+		return err
+	}
+	config, err := json.Marshal(task.Config)
+	if err != nil {
+		return fmt.Errorf("encoding the config of task %s: %w", task.Object.Name, err)
+	}
+	status.RecordAdmission(task.Object, string(config), message, r.Clock.Now())
+	return nil
 }
 
 // tooLarge returns the verdict on a task, as the API server has it, with more metadata than may start beside a Gate; nil if it has less. A recovery
@@ -275,7 +288,29 @@ func (r *Reconciler) overdue(t tasks.Task) (left time.Duration, verdict *tasks.V
 	if left = deadline - t.Elapsed; left > 0 {
 		return left, nil
 	}
-	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline)}
+	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline) + goesOn(t.Object)}
+}
+
+// goesOn says what goes on after the end of a task that has chosen what a cluster starts from; empty for any other.
+func goesOn(t *v1alpha1.EtcdOperatorTask) string {
+	if !t.SetsAside() {
+		return ""
+	}
+	says, r := ". ", t.Status.Recovery
+	if r.Phase == v1alpha1.RecoveryStarting {
+		// The Etcd controller may not have recorded it.
+		says += fmt.Sprintf("If status.recovery of Etcd %s names the task, the", t.Spec.OwnerEtcdReference.Name)
+	} else {
+		says += "The"
+	}
+	says += " members go on to start from what it has chosen"
+	if r.Restore == nil {
+		return says
+	}
+	if r.Restore.Fenced {
+		says += ". Clients are let in, also while no quorum votes"
+	}
+	return says + ". To go back to what the members had before, undo the task once a quorum serves"
 }
 
 // refuse ends a task that is for an earlier Etcd, or one too many. Its cleanup gets no Etcd, since the task must not touch the present one.

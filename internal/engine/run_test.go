@@ -253,6 +253,31 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
+// A task that has chosen what a cluster starts from ends by its deadline, and the cluster goes on: the task says so.
+func TestDeadlineOfWhatGoesOn(t *testing.T) {
+	const over = "Failed: ERR_DEADLINE_EXCEEDED: the task did not end within 1h0m0s"
+	for name, c := range map[string]struct {
+		is   v1alpha1.RecoveryStatus
+		says string
+	}{
+		"nothing is chosen":    {v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying, Restore: &v1alpha1.RestoreStatus{Fenced: true}}, over},
+		"a restore begins":     {v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryStarting, Source: v1alpha1.RecoverFromTarget, Restore: &v1alpha1.RestoreStatus{Fenced: true}}, over + ". If status.recovery of Etcd main names the task, the members go on to start from what it has chosen. Clients are let in, also while no quorum votes. To go back to what the members had before, undo the task once a quorum serves"},
+		"a restore grows":      {v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryGrowing, Source: v1alpha1.RecoverFromTarget, Restore: &v1alpha1.RestoreStatus{Fenced: true}}, over + ". The members go on to start from what it has chosen. Clients are let in, also while no quorum votes. To go back to what the members had before, undo the task once a quorum serves"},
+		"clients were let in":  {v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryGrowing, Source: v1alpha1.RecoverFromTarget, Restore: &v1alpha1.RestoreStatus{}}, over + ". The members go on to start from what it has chosen. To go back to what the members had before, undo the task once a quorum serves"},
+		"a recovery continues": {v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryGrowing, Source: v1alpha1.RecoverFromData}, over + ". The members go on to start from what it has chosen"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Status.Recovery = &c.is })
+			e := newEngine(t, s)
+			e.Registry[v1alpha1.OnDemandSnapshot] = tasks.Type{Handler: e.actor, Deadline: time.Hour}
+			e.clock.SetTime(epoch.Add(time.Hour))
+			e.look()
+			e.Expect(e.progress("a")).To(Equal(c.says))
+		})
+	}
+}
+
 // settable is a clock that can be set. Time passes by the one that cannot.
 type settable struct {
 	*clocktesting.FakePassiveClock

@@ -30,6 +30,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // Input is what the decisions on the common phases rest on.
@@ -60,6 +61,17 @@ func (in Input) AwaitsController(next v1alpha1.RecoveryPhase) bool {
 		return in.Snapshot.StatefulSet.HeldAtZeroBy != ""
 	}
 	return false
+}
+
+// Unobserved returns the verdict on a task whose Etcd cannot be observed. While there is no StatefulSet, as while one with another claim template
+// replaces it, the task waits once it has chosen what the cluster starts from. Before, it fails: while it keeps all members stopped, none is
+// created.
+func Unobserved(recorded *v1alpha1.RecoveryStatus, err error) (tasks.Verdict, error) {
+	switch ptr.Deref(recorded, v1alpha1.RecoveryStatus{}).Phase {
+	case v1alpha1.RecoveryStarting, v1alpha1.RecoveryGrowing, v1alpha1.RecoveryReopening:
+		return tasks.AwaitStatefulSet(err)
+	}
+	return tasks.Unobserved(tasks.Fail, err)
 }
 
 // Decision is the next status of a task, and the phase that it enters or stays in.

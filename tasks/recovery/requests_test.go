@@ -5,11 +5,13 @@
 package recovery
 
 import (
+	"context"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
@@ -381,4 +383,35 @@ func TestOrder(t *testing.T) {
 	key, err := h.WorkKey(t.Context(), taskOf(etcd, nil))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(key).To(Equal("recover"))
+}
+
+// A StatefulSet that is missing for a while ends no recovery once it is chosen what the cluster starts from. Before, it does: while the task
+// keeps all members stopped, none is created.
+func TestWithoutAStatefulSet(t *testing.T) {
+	for phase, want := range map[v1alpha1.RecoveryPhase]tasks.Outcome{
+		"": tasks.Fail, v1alpha1.RecoveryConfirming: tasks.Fail, v1alpha1.RecoveryStopping: tasks.Fail, v1alpha1.RecoverySurveying: tasks.Fail,
+		v1alpha1.RecoveryStarting: tasks.Continue, v1alpha1.RecoveryGrowing: tasks.Continue,
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := lostEtcd()
+			task := taskOf(etcd, nil)
+			if phase != "" {
+				task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: phase}
+			}
+			h := handlerOf(apitest.API(etcd), nil)
+			h.Observer = nowhere{}
+			v, err := h.Execute(t.Context(), task)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Outcome).To(Equal(want), v.Message)
+			g.Expect(v.Code).To(Equal(v1alpha1.ErrStatefulSetNotFound))
+		})
+	}
+}
+
+// nowhere observes an Etcd without a StatefulSet.
+type nowhere struct{}
+
+func (nowhere) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	return nil, observe.ErrNoStatefulSet
 }

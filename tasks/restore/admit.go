@@ -112,13 +112,13 @@ func (h *Handler) undone(ctx context.Context, task tasks.Typed[Config], etcd *v1
 	} else if t == nil {
 		return &Undone{TaskName: name}, fmt.Sprintf("task %s does not exist: only the task tells what it has replaced, and how to go back", name), nil
 	}
-	r := t.Status.Recovery
 	switch {
 	case t.Spec.Type != v1alpha1.Restore || t.EtcdKey() != client.ObjectKeyFromObject(etcd) || etcdtasks.Foreign(t, etcd) != "":
 		return &Undone{TaskName: name}, fmt.Sprintf("task %s is not a Restore of Etcd %s", name, etcd.Name), nil
-	case r == nil || r.Restore == nil || r.Source == "":
+	case !hasReplaced(t, etcd) || t.Status.Recovery.Restore == nil:
 		return &Undone{TaskName: name}, fmt.Sprintf("task %s has replaced no data: there is nothing to undo", name), nil
 	}
+	r := t.Status.Recovery
 	u = &Undone{Task: string(t.UID), TaskName: t.Name, Member: cmp.Or(r.Restore.KeptBy, r.Member), FinalSnapshot: r.Restore.FinalSnapshot,
 		ClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs}
 	why, err = h.replacedSince(ctx, etcd, t)

@@ -117,13 +117,14 @@ func (c *Config) replaces() bool { return c.Confirm != "" || c.Undo != "" }
 const shownDigits = 32
 
 // confirmation returns the value of Config.Confirm that confirms a restore of what was previewed.
-func confirmation(p backup.Preview) string {
-	return fmt.Sprintf("%.*s@%d", shownDigits, p.Digest, newestKnown(p))
+func confirmation(p backup.Preview, leased int64) string {
+	return fmt.Sprintf("%.*s@%d", shownDigits, p.Digest, newestKnown(p, leased))
 }
 
-// newestKnown returns the newest revision that a preview knows of.
-func newestKnown(p backup.Preview) int64 {
-	return cmp.Or(ptr.Deref(p.End, backup.Point{}).Revision, p.Revision)
+// newestKnown returns the newest revision that a preview knows of: where the end of the store is not known, what the snapshot Leases record, and
+// at least the target.
+func newestKnown(p backup.Preview, leased int64) int64 {
+	return cmp.Or(ptr.Deref(p.End, backup.Point{}).Revision, max(p.Revision, leased))
 }
 
 // parseConfirmation returns the digest that was confirmed, and the newest revision that was known then.

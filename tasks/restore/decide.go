@@ -52,8 +52,10 @@ type Input struct {
 	// Known is the newest revision that was known when the restore was confirmed, and MaxWrites is how many more may be lost. A negative
 	// MaxWrites sets no limit.
 	Known, MaxWrites int64
-	// Undone is the task that is undone; nil if none is.
-	Undone *Undone
+	// Undone is the task that is undone; nil if none is, or once it is chosen what the cluster starts from. NotUndoable is why it cannot be
+	// undone any more; empty if it can.
+	Undone      *Undone
+	NotUndoable string
 }
 
 // Undone is a Restore that is undone.
@@ -111,10 +113,13 @@ func decide(in Input, now time.Time) Decision {
 // nothing stops a restore. Before that, no data has been changed, and stopped members start as they were.
 func (in Input) obstacle() *Decision {
 	switch {
-	case in.Recorded.Source != "" || in.Recorded.Phase == v1alpha1.RecoveryGrowing:
+	case in.Recorded.Source != "":
 		return nil
 	case in.Hibernates:
 		return in.fail(v1alpha1.ErrHibernated, "the Etcd is being hibernated, with spec.replicas 0: wake it up, and create the task again")
+	case in.NotUndoable != "":
+		// The final snapshot lacks what was written after it.
+		return in.fail(v1alpha1.ErrRestoreRefused, "%s", in.NotUndoable)
 	case in.Obstacle != "" && in.Snapshot.StatefulSet.HeldAtZeroBy != in.Task:
 		// Waiting would keep clients away for as long as the foreign object is there.
 		return in.fail(v1alpha1.ErrForeignObject, "%s", in.Obstacle)
@@ -212,7 +217,7 @@ func (in Input) saving(now time.Time) Decision {
 // tooMuchWritten returns how the task fails because more was written since the preview than a person has agreed to lose; nil otherwise.
 func (in Input) tooMuchWritten(revision int64) *Decision {
 	if written := revision - in.Known; in.MaxWrites >= 0 && written > in.MaxWrites {
-		return in.fail(v1alpha1.ErrNotConfirmed, "%d revisions were written since the preview, and at most %d may be lost (maxWritesSince): preview it again", written, in.MaxWrites)
+		return in.fail(v1alpha1.ErrNotConfirmed, "%d revisions were written since revision %d, the newest one that the preview knew, and at most %d may be lost (maxWritesSince): preview it again", written, in.Known, in.MaxWrites)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	}
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
 	if err != nil {
-		return tasks.Unobserved(tasks.Fail, err)
+		return newcluster.Unobserved(task.Object.Status.Recovery, err)
 	}
 	in, err := h.input(ctx, task, snapshot)
 	if err != nil {
@@ -120,6 +120,11 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 		}
 		in.MaxWrites = *task.Config.MaxWritesSince
 	}
+	if recorded.Source == "" {
+		if in.Undone, in.NotUndoable, err = h.undone(ctx, task, etcd); err != nil {
+			return in, err
+		}
+	}
 	switch recorded.Phase {
 	case v1alpha1.RecoveryFencing:
 		in.Fenced, err = h.fenced(ctx, task.Object.UID, etcd)
@@ -127,12 +132,10 @@ func (h *Handler) input(ctx context.Context, task tasks.Typed[Config], s *cluste
 		if in.Volumes, err = h.volumes().Look(ctx, task.Task, s); err != nil {
 			return in, err
 		}
-		if in.Leased, err = h.leased(ctx, etcd); err != nil {
-			return in, err
-		}
-		if in.Undone, _, err = h.undone(ctx, task, etcd); in.Undone != nil {
+		if in.Undone != nil {
 			in.KeptFor = in.Undone.Task
 		}
+		in.Leased, err = h.leased(ctx, etcd)
 	}
 	return in, err
 }
@@ -165,13 +168,23 @@ func (h *Handler) fenced(ctx context.Context, by types.UID, etcd *v1alpha1.Etcd)
 	return service.Spec.Selector[v1alpha1.LabelFencedBy] == string(by), nil
 }
 
-// leased returns the highest revision that the snapshot Leases record.
-func (h *Handler) leased(ctx context.Context, etcd *v1alpha1.Etcd) (revision int64, err error) {
+// leased returns the highest revision that the Leases of snapshots know: a snapshot's, or that at which a cluster has begun.
+func (h *Handler) leased(ctx context.Context, etcd *v1alpha1.Etcd) (int64, error) {
 	leases, err := observe.ReadSnapshotLeases(ctx, h.Live, etcd)
 	if err != nil {
 		return 0, coded.Error(v1alpha1.ErrObserve, err)
 	}
-	revision = newcluster.RecordedBegan(leases.Full)
+	return max(newcluster.RecordedBegan(leases.Full), snapshots(leases)), nil
+}
+
+// newestRecorded returns the revision of the newest snapshot that the Leases record.
+func (h *Handler) newestRecorded(ctx context.Context, etcd *v1alpha1.Etcd) (int64, error) {
+	leases, err := observe.ReadSnapshotLeases(ctx, h.Live, etcd)
+	return snapshots(leases), coded.Error(v1alpha1.ErrObserve, err)
+}
+
+// snapshots returns the revision of the newest snapshot that Leases record; 0 if they record none.
+func snapshots(leases observe.SnapshotLeases) (revision int64) {
 	for _, lease := range []*coordinationv1.Lease{leases.Full, leases.Delta} {
 		if lease == nil {
 			continue
@@ -180,7 +193,7 @@ func (h *Handler) leased(ctx context.Context, etcd *v1alpha1.Etcd) (revision int
 			revision = max(revision, r.Revision)
 		}
 	}
-	return revision, nil
+	return revision
 }
 
 // Perform implements tasks.Methods.

@@ -137,11 +137,17 @@ func TestAdmit(t *testing.T) {
 		"before a recovery from data":      {undo, newEtcd(recovered(v1alpha1.RecoverFromData)), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "task r2 has recovered the cluster from quorum loss since task r1, and a recovery cannot be undone. Preview the final snapshot of task r1 to go back to what was there before it (kubectl etcdtask restore main -n ns --to snapshot=Full-00000000-00000099-1767225600.final)"},
 		"before one from the backup":       {undo, newEtcd(recovered(v1alpha1.RecoverFromBackup)), at(saving), earlier(), v1alpha1.ErrRestoreRefused, "a recovery cannot be undone"},
 		"after waking up":                  {undo, newEtcd(wokeUp), at(saving), earlier(), "", ""},
-		"of a preview":                     {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
-		"of one that was aborted":          {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
-		"of a recovery":                    {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
-		"of another Etcd":                  {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.OwnerEtcdReference.Name = "other" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
-		"of an earlier Etcd of that name":  {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.OwnerReferences[0].UID = "gone" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of one that was never recorded": {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) {
+			t.Status.Recovery.PreviousClusterID = newcluster.ID(before) // the cluster is the same
+		}), v1alpha1.ErrRestoreRefused, "task r1 has replaced no data: there is nothing to undo"},
+		"of one that begins": {undo, newEtcd(made("r1-uid")), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) {
+			t.Status.Recovery.PreviousClusterID = newcluster.ID(before)
+		}), "", ""},
+		"of a preview":                    {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = nil }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
+		"of one that was aborted":         {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery.Source = "" }), v1alpha1.ErrRestoreRefused, "nothing to undo"},
+		"of a recovery":                   {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of another Etcd":                 {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.OwnerEtcdReference.Name = "other" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
+		"of an earlier Etcd of that name": {undo, newEtcd(), at(saving), earlier(func(t *v1alpha1.EtcdOperatorTask) { t.OwnerReferences[0].UID = "gone" }), v1alpha1.ErrRestoreRefused, "not a Restore of Etcd main"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -382,6 +388,56 @@ func TestUndoOfATaskThatWasDeletedSince(t *testing.T) {
 	g.Expect(v.Outcome).To(Equal(tasks.Fail))
 	g.Expect(v.Code).To(Equal(v1alpha1.ErrRestoreRefused))
 	g.Expect(v.Message).To(ContainSubstring("task r1 does not exist"))
+}
+
+// Nor does it go on to the final snapshot if that happens later: the members have what was written after it.
+func TestUndoOfATaskThatIsDeletedLater(t *testing.T) {
+	for _, c := range []struct {
+		in   Input
+		says string
+	}{
+		{at(fencing), ". Nothing was changed"}, {at(saving), ". Nothing was changed"}, {at(stopping), ". Nothing was changed"},
+		{at(stopping, stopped), "the members start as they were"}, {at(surveying, stopped), "the members start as they were"},
+	} {
+		t.Run(string(c.in.Recorded.Phase), func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := newEtcd()
+			v, err := handlerOf(apitest.API(etcd), c.in.Snapshot).Execute(t.Context(), taskOf(etcd, Config{Undo: "r1"}, &c.in.Recorded))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Outcome).To(Equal(tasks.Fail), v.Message)
+			g.Expect(v.Code).To(Equal(v1alpha1.ErrRestoreRefused))
+			g.Expect(v.Message).To(And(ContainSubstring("task r1 does not exist"), ContainSubstring(c.says)))
+		})
+	}
+	g := NewWithT(t)
+	etcd, begun := newEtcd(), at(starting, func(in *Input) { in.Recorded.Source = v1alpha1.RecoverFromKeptData })
+	v, err := handlerOf(apitest.API(etcd), begun.Snapshot).Execute(t.Context(), taskOf(etcd, Config{Undo: "r1"}, &begun.Recorded))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Outcome).To(Equal(tasks.Continue), "it is chosen what the cluster starts from")
+}
+
+// Where a preview could not be compared, what the snapshot Leases record is the newest revision that it knows.
+func TestAPreviewThatIsNotCompared(t *testing.T) {
+	g := machine.Gomega(t)
+	etcd := newEtcd()
+	task := taskOf(etcd, Config{To: &Target{Revision: 40}}, nil)
+	there := apitest.API(etcd, task.Object, leaseOf(etcd))
+	run(t, there, at(saving).Snapshot, task)
+	key := client.ObjectKey{Namespace: "ns", Name: job.Name(task.Object)}
+	apitest.Run(t, there, key)
+	apitest.Complete(t, there, key, `{"digest":"`+digest+`","base":"`+full+`","deltas":1,"revision":40,"notCompared":"a delta is lost"}`)
+	h := handlerOf(there, at(saving).Snapshot)
+	h.calls.Start(t.Context(), task.Object.UID, "asked", time.Minute, func(context.Context) (backup.Snapshot, error) { return backup.Snapshot{}, nil })
+	g.Eventually(func() bool { call, _ := h.calls.Of(task.Object.UID); return call.Running }).Should(BeFalse())
+	v, err := h.Execute(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Outcome).To(Equal(tasks.Done), v.Message)
+	g.Expect(v.Result).To(HaveKeyWithValue(keyConfirm, digest[:32]+"@7777"))
+	apitest.EachRequestFails(t, there, func(api client.WithWatch) error {
+		failing := handlerOf(api, at(saving).Snapshot)
+		_, err := failing.Execute(t.Context(), task)
+		return err
+	})
 }
 
 // What is at another prefix is held by no task: a preview says so, and a confirmed restore goes on without a hold.

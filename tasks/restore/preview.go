@@ -49,7 +49,13 @@ func (h *Handler) preview(ctx context.Context, task tasks.Typed[Config]) (tasks.
 		}
 		delete(v.Result, keyConfirm)
 	}
-	next := judge(v, found, task, undone, h.Clock.Now())
+	leased := int64(0)
+	if found.Base != "" && found.End == nil {
+		if leased, err = h.newestRecorded(ctx, task.Etcd); err != nil {
+			return tasks.Verdict{}, err
+		}
+	}
+	next := judge(v, found, task, undone, leased, h.Clock.Now())
 	if next.Outcome == tasks.Fail || found.Base == "" || found.Refused != nil || task.Config.From != nil {
 		return next, nil
 	}
@@ -153,32 +159,39 @@ func (h *Handler) version(ctx context.Context, etcd *v1alpha1.Etcd) (string, err
 	return oldest.String(), nil
 }
 
-// judge returns the verdict on a task whose preview has run: the end of the task, or the first phase of replacing the data. It is pure.
-func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], undone *Undone, now time.Time) tasks.Verdict {
+// judge returns the verdict on a task whose preview has run: the end of the task, or the first phase of replacing the data. Leased is
+// the revision that the snapshot Leases record, which counts where the end of the store is not known. It is pure.
+func judge(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], undone *Undone, leased int64, now time.Time) tasks.Verdict {
 	c, etcd := task.Config, task.Etcd
 	why := refusal(v, found, c, etcd)
 	switch {
-	case c.Undo != "" && why.Outcome == tasks.Fail:
+	case c.Undo != "" && why.Outcome == tasks.Fail && !refusesKept(found):
 		// An undo can still use the data that a member has kept.
 		found = backup.Preview{}
-		return begin(v, found, task, undone, now, fmt.Sprintf("the final snapshot cannot be restored, so only the data that was kept can be used (%s)", strings.TrimSuffix(why.Message, nothingChanged)))
+		return begin(v, found, task, undone, 0, now, fmt.Sprintf("the final snapshot cannot be restored, so only the data that was kept can be used (%s)", strings.TrimSuffix(why.Message, nothingChanged)))
 	case why.Outcome == tasks.Fail:
 		return why
 	case !c.replaces():
-		v.Message = describe(found, c, etcd)
-		v.Result[keyConfirm] = confirmation(found)
+		v.Message = describe(found, c, etcd, leased)
+		v.Result[keyConfirm] = confirmation(found, leased)
 		return v
 	}
 	if digest, _, err := parseConfirmation(c.Confirm); c.Undo == "" && (err != nil || !strings.HasPrefix(found.Digest, digest)) {
-		f := tasks.Failed(v1alpha1.ErrNotConfirmed, "what would be restored is not what was confirmed: the backup or the cluster has changed since the preview. Now it is: %s. Nothing was changed", describe(found, c, etcd))
+		f := tasks.Failed(v1alpha1.ErrNotConfirmed, "what would be restored is not what was confirmed: the backup or the cluster has changed since the preview. Now it is: %s. Nothing was changed", describe(found, c, etcd, leased))
 		f.Result = v.Result
 		return f
 	}
-	return begin(v, found, task, undone, now, "the preview shows what was confirmed")
+	return begin(v, found, task, undone, newestKnown(found, leased), now, "the preview shows what was confirmed")
 }
 
 // nothingChanged ends the message of a task that has failed before anything was changed.
 const nothingChanged = ". Nothing was changed"
+
+// refusesKept reports whether the data that members have kept is refused as well as the final snapshot: it is of the same version of etcd, and of
+// about the same size.
+func refusesKept(found backup.Preview) bool {
+	return found.Refused != nil && (found.Refused.Code == backup.NewerVersion || found.Refused.Code == backup.OverQuota)
+}
 
 // refusal returns a failed verdict that says why the previewed state must not be restored; a verdict of another outcome if it may be.
 func refusal(v tasks.Verdict, found backup.Preview, c Config, etcd *v1alpha1.Etcd) tasks.Verdict {
@@ -205,14 +218,14 @@ func refusal(v tasks.Verdict, found backup.Preview, c Config, etcd *v1alpha1.Etc
 	return f
 }
 
-// begin returns the verdict that enters the first phase of replacing the data.
-func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], undone *Undone, now time.Time, why string) tasks.Verdict {
+// begin returns the verdict that enters the first phase of replacing the data. Known is the newest revision that the preview knows of.
+func begin(v tasks.Verdict, found backup.Preview, task tasks.Typed[Config], undone *Undone, known int64, now time.Time, why string) tasks.Verdict {
 	previous := task.Etcd.Status.ClusterID
 	recovery := v1alpha1.RecoveryStatus{
 		PreviousClusterID: previous, EarlierClusterIDs: newcluster.Earlier(lineage(task.Etcd, undone), previous),
 		Restore: &v1alpha1.RestoreStatus{
 			ClusterRestore: v1alpha1.ClusterRestore{Base: found.Base, Prefix: task.Config.prefix(), Revision: found.Revision, Hash: int64(found.Hash), Bytes: found.Bytes},
-			Fenced:         !task.Config.KeepService, HighestRevision: newestKnown(found),
+			Fenced:         !task.Config.KeepService, HighestRevision: known,
 		},
 	}
 	clients := "the client Service stops selecting members"
@@ -241,11 +254,11 @@ func lineage(etcd *v1alpha1.Etcd, undone *Undone) []string {
 }
 
 // describe says what a restore would change, and how to confirm exactly that.
-func describe(p backup.Preview, c Config, etcd *v1alpha1.Etcd) string {
+func describe(p backup.Preview, c Config, etcd *v1alpha1.Etcd, leased int64) string {
 	what := fmt.Sprintf("revision %d of %s, from %s and %d deltas, with %d keys in %d bytes", p.Revision, p.Time.UTC().Format(time.RFC3339), p.Base, p.Deltas, p.Keys, p.Bytes)
 	switch {
 	case p.NotCompared != "":
-		what += "; it could not be compared with the newest state in the backup: " + p.NotCompared
+		what += fmt.Sprintf("; it could not be compared with the newest state in the backup: %s. What is written counts from revision %d, by which maxWritesSince is judged", strings.TrimSuffix(p.NotCompared, "."), newestKnown(p, leased))
 	case c.From != nil:
 		taken := ""
 		if !p.FromTaken.IsZero() { // an older agent does not say so
@@ -258,7 +271,7 @@ func describe(p backup.Preview, c Config, etcd *v1alpha1.Etcd) string {
 	if p.NotCompared == "" {
 		what += fmt.Sprintf("compared with the newest state in the backup, %d keys come back, %d get an earlier value, and %d vanish", p.Changes.Back, p.Changes.Changed, p.Changes.Gone)
 	}
-	return fmt.Sprintf("%s. To go back to it: kubectl etcdtask restore %s -n %s %s --confirm %s", what, etcd.Name, etcd.Namespace, strings.Join(again(c, p), " "), confirmation(p))
+	return fmt.Sprintf("%s. To go back to it: kubectl etcdtask restore %s -n %s %s --confirm %s", what, etcd.Name, etcd.Namespace, strings.Join(again(c, p), " "), confirmation(p, leased))
 }
 
 // again returns the flags that name the previewed state. They include the base, since a newer full snapshot of the same revision, or a

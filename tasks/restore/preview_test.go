@@ -30,6 +30,11 @@ const (
 
 // previewed is the verdict on a task whose preview has shown something.
 func previewed(c Config, found backup.Preview, outcome tasks.Outcome) tasks.Verdict {
+	return previewedWith(c, found, 0, outcome)
+}
+
+// previewedWith is previewed with a revision that the snapshot Leases record.
+func previewedWith(c Config, found backup.Preview, leased int64, outcome tasks.Outcome) tasks.Verdict {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
 	etcd.Status.ClusterID = "cafe"
 	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{PreviousClusterID: "ace", EarlierClusterIDs: []string{"ace0"}}
@@ -39,7 +44,7 @@ func previewed(c Config, found backup.Preview, outcome tasks.Outcome) tasks.Verd
 	if outcome == tasks.Fail {
 		v.Code = v1alpha1.ErrJobFailed
 	}
-	return judge(v, found, tasks.Typed[Config]{Task: tasks.Task{Etcd: etcd}, Config: c}, nil, epoch)
+	return judge(v, found, tasks.Typed[Config]{Task: tasks.Task{Etcd: etcd}, Config: c}, nil, leased, epoch)
 }
 
 func TestJudge(t *testing.T) {
@@ -52,6 +57,9 @@ func TestJudge(t *testing.T) {
 	refused := with(func(p *backup.Preview) {
 		p.Refused = &backup.Refusal{Code: backup.AuthEnabled, Message: "clients had to log in"}
 	})
+	unfit := func(code backup.RefusalCode, why string) backup.Preview {
+		return with(func(p *backup.Preview) { p.Refused = &backup.Refusal{Code: code, Message: why} })
+	}
 	corrupt := backup.Preview{Refused: &backup.Refusal{Code: backup.SnapshotCorrupt, Message: "full is corrupt", Older: "older"}}
 	fits := with(func(p *backup.Preview) { p.EndBytes = 2<<30 - member.LogSize })
 	large := with(func(p *backup.Preview) { p.EndBytes = 2<<30 - member.LogSize + 1 })
@@ -85,6 +93,8 @@ func TestJudge(t *testing.T) {
 		"more is known by now":       {confirmed, with(func(p *backup.Preview) { p.End.Revision = 100 }), tasks.Done, tasks.Continue, "", ""},
 		"an undo":                    {Config{Undo: "r"}, good, tasks.Done, tasks.Continue, "", "the preview shows what was confirmed; the client Service stops selecting members"},
 		"an undo that is refused":    {Config{Undo: "r"}, refused, tasks.Done, tasks.Continue, "", "only the data that was kept can be used (clients had to log in); the client Service stops selecting members"},
+		"an undo to a newer etcd":    {Config{Undo: "r"}, unfit(backup.NewerVersion, "the members run 3.5.30"), tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "the members run 3.5.30. Nothing was changed"},
+		"an undo over the quota":     {Config{Undo: "r"}, unfit(backup.OverQuota, "the quota is 5"), tasks.Done, tasks.Fail, v1alpha1.ErrRestoreRefused, "the quota is 5. Nothing was changed"},
 		"an undo without a snapshot": {Config{Undo: "r"}, backup.Preview{}, tasks.Fail, tasks.Continue, "", "only the data that was kept can be used (the Job)"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,6 +127,35 @@ func TestJudge(t *testing.T) {
 	g.Expect(kept.Message).To(ContainSubstring("clients stay connected"))
 	g.Expect(previewed(Config{Undo: "r"}, backup.Preview{}, tasks.Fail).Recovery.Restore.Base).To(BeEmpty())
 	g.Expect(previewed(Config{To: to}, good, tasks.Done).Result).To(HaveKeyWithValue("confirm", digest[:32]+"@100"))
+}
+
+// Where the end of the store is not known, what is written since the preview counts from what the snapshot Leases record, not from the target.
+func TestNewestKnownWithoutAnEnd(t *testing.T) {
+	found := backup.Preview{Base: "full", Revision: 40, Bytes: 1, Digest: digest, NotCompared: "a delta is lost"}
+	for name, c := range map[string]struct {
+		leased, want int64
+		end          *backup.Point
+	}{
+		"recorded":           {90, 90, nil},
+		"nothing is":         {0, 40, nil},
+		"less is":            {7, 40, nil},
+		"the store has more": {90, 100, &backup.Point{Revision: 100}},
+		"the store has less": {90, 80, &backup.Point{Revision: 80}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			found.End = c.end
+			to := &Target{Revision: 40}
+			v := previewedWith(Config{To: to}, found, c.leased, tasks.Done)
+			g.Expect(v.Result).To(HaveKeyWithValue(keyConfirm, fmt.Sprintf("%s@%d", digest[:32], c.want)))
+			g.Expect(v.Message).To(HaveSuffix(fmt.Sprintf("--confirm %s@%d", digest[:32], c.want)))
+			if c.end == nil {
+				g.Expect(v.Message).To(ContainSubstring("could not be compared with the newest state in the backup: a delta is lost. What is written counts from revision %d", c.want))
+			}
+			begun := previewedWith(Config{To: to, Confirm: v.Result[keyConfirm]}, found, c.leased, tasks.Done)
+			g.Expect(begun.Recovery.Restore.HighestRevision).To(Equal(c.want))
+		})
+	}
 }
 
 func TestConfig(t *testing.T) {
@@ -172,7 +211,7 @@ func TestAnUndoLeavesBehindWhatIsKept(t *testing.T) {
 		"the restore is recorded": {&v1alpha1.ClusterRecovery{TaskUID: "r1-uid", PreviousClusterID: "feed", EarlierClusterIDs: []string{"ace"}}, "cafe", []string{"ace", "feed"}},
 		"a wake-up is":            {&v1alpha1.ClusterRecovery{TaskUID: "hibernation", PreviousClusterID: "dead"}, "cafe", []string{"ace", "feed", "dead"}},
 		"there were many since":   {&v1alpha1.ClusterRecovery{TaskUID: "r1-uid", PreviousClusterID: "dead", EarlierClusterIDs: many}, "cafe", slices.Concat([]string{"feed"}, many[3:], []string{"dead"})},
-		"it is the present one":   {nil, "feed", []string{"ace"}},
+		"it is the present one":   {&v1alpha1.ClusterRecovery{TaskUID: "r1-uid", PreviousClusterID: "feed", EarlierClusterIDs: []string{"ace"}}, "feed", []string{"ace"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

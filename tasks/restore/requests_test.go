@@ -309,6 +309,34 @@ func TestUnobserved(t *testing.T) {
 	})
 }
 
+// A StatefulSet that is missing for a while, as one with another claim template is replaced, ends no restore once it is chosen what the cluster
+// starts from. Before, it does: while the task keeps all members stopped, none is created.
+func TestWithoutAStatefulSet(t *testing.T) {
+	chosen := func(in *Input) { in.Recorded.Source = v1alpha1.RecoverFromTarget }
+	for _, c := range []struct {
+		in      Input
+		outcome tasks.Outcome
+	}{
+		{at(fencing), tasks.Fail}, {at(saving), tasks.Fail}, {at(stopping), tasks.Fail}, {at(surveying), tasks.Fail},
+		{at(starting, chosen), tasks.Continue}, {at(growing, chosen), tasks.Continue}, {at(reopening, chosen), tasks.Continue},
+	} {
+		t.Run(string(c.in.Recorded.Phase), func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := newEtcd()
+			h := handlerOf(apitest.API(etcd), nil)
+			h.Observer = unobserved{observe.ErrNoStatefulSet}
+			v, err := h.Execute(t.Context(), taskOf(etcd, Config{To: &Target{Latest: true}, Confirm: digest[:32] + "@90"}, &c.in.Recorded))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Outcome).To(Equal(c.outcome), v.Message)
+			if c.outcome == tasks.Fail {
+				g.Expect(v.Code).To(Equal(v1alpha1.ErrStatefulSetNotFound))
+			} else {
+				g.Expect(v.RequeueAfter).To(BeNumerically(">", 0))
+			}
+		})
+	}
+}
+
 // asked is an agent that records what it is asked.
 type asked struct {
 	mu     sync.Mutex

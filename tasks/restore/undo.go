@@ -40,6 +40,13 @@ type history struct {
 	all  []replacement
 }
 
+// hasReplaced reports whether a task has had members start from other data. That it has chosen it is not enough: if it ends before the status of the
+// Etcd records that, they start as they were, as the cluster that it was to replace, and no later cluster has that ID again.
+func hasReplaced(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) bool {
+	recorded := etcd.Status.Recovery
+	return t.SetsAside() && (t.Status.Recovery.PreviousClusterID != etcd.Status.ClusterID || recorded != nil && recorded.TaskUID == t.UID)
+}
+
 // replacedSince returns why a Restore cannot be undone now; empty if it can: nothing has replaced the cluster since, or that was undone.
 func (h *Handler) replacedSince(ctx context.Context, etcd *v1alpha1.Etcd, restore *v1alpha1.EtcdOperatorTask) (why string, err error) {
 	if last := etcd.Status.Recovery; last != nil && last.TaskUID == restore.UID {
@@ -60,7 +67,7 @@ func (h *Handler) replacedSince(ctx context.Context, etcd *v1alpha1.Etcd, restor
 	})
 	past := history{etcd: etcd}
 	for _, t := range all {
-		if r := t.Status.Recovery; t.SetsAside() {
+		if r := t.Status.Recovery; hasReplaced(&t, etcd) {
 			of := ptr.Deref(r.Restore, v1alpha1.RestoreStatus{})
 			past.all = append(past.all, replacement{name: t.Name, uid: t.UID, member: r.Member, source: r.Source, from: of.ClusterRestore, before: r.PreviousClusterID, final: of.FinalSnapshot})
 		}

@@ -56,6 +56,13 @@ func (p *past) undoesBySnapshot(name, undone string) {
 	p.replaces(name, v1alpha1.RecoverFromTarget, v1alpha1.ClusterRestore{Base: "final-of-" + undone})
 }
 
+// onlyChooses adds a task that has ended before the status of the Etcd recorded its choice.
+func (p *past) onlyChooses(name string) {
+	was := p.etcd.Status
+	p.goesBack(name)
+	p.etcd.Status = was
+}
+
 // restoresItself has the only member restore the backup: nothing is recorded any more.
 func (p *past) restoresItself() { p.etcd.Status.ClusterID, p.etcd.Status.Recovery = "aaaa", nil }
 
@@ -114,6 +121,9 @@ func TestWhatCanBeUndone(t *testing.T) {
 		}},
 		"the only member has restored itself": {func(p *past) { p.goesBack("a"); p.goesBack("b"); p.restoresItself() }, map[string]string{
 			"a": "task b has replaced the cluster since task a: undo that one first", "b": possible,
+		}},
+		"one was never recorded": {func(p *past) { p.goesBack("a"); p.restoresItself(); p.onlyChooses("b") }, map[string]string{
+			"a": possible, "b": "task b has replaced no data: there is nothing to undo",
 		}},
 		"it has, between the two": {func(p *past) { p.goesBack("a"); p.restoresItself(); p.goesBack("b"); p.undoes("u", "b") }, map[string]string{
 			"a": leads("u", "a"), "u": possible,

@@ -79,10 +79,22 @@ func afterFailure(t *v1alpha1.EtcdOperatorTask, errors int) []string {
 	if last.Code == v1alpha1.ErrSourceCluster && t.Spec.Type == v1alpha1.Restore {
 		say = "Wait until the last member of the source cluster has left (condition Scaled of the Etcd), and create the task again."
 	}
+	if last.Code == v1alpha1.ErrDeadlineExceeded && t.SetsAside() {
+		say = goesOn(t)
+	}
 	if !known {
 		say = fmt.Sprintf("%s: %s. Fix that, and create the task again.", last.Code, last.Description)
 	}
 	return []string{say}
+}
+
+// goesOn returns what to do about a task that has ended after it had chosen what the cluster starts from.
+func goesOn(t *v1alpha1.EtcdOperatorTask) string {
+	say := "The cluster goes on without the task if status.recovery of the Etcd names it: \"kubectl describe etcd\" says what its members wait for. "
+	if t.Spec.Type == v1alpha1.Restore {
+		return say + "Once a quorum serves, the restore can be undone: \"kubectl etcdtask restore ETCD --undo TASK\". If none can, create a QuorumLossRecovery."
+	}
+	return say + "If they cannot start, create another QuorumLossRecovery: it reads all volumes again."
 }
 
 // whileBlocked returns what to do while a guard blocks, beyond the guard's own message.

@@ -86,6 +86,19 @@ func TestAdviceOnARestoreThatIsSuperseded(t *testing.T) {
 	g.Expect(description{task: task}.advice()).To(ConsistOf(HavePrefix("The cluster may not have gone back: ")))
 }
 
+// What a Restore or a recovery has begun goes on after its deadline: it is not to be created again.
+func TestAdviceOnWhatGoesOn(t *testing.T) {
+	g := NewWithT(t)
+	task := clitest.Rejected(v1alpha1.ErrDeadlineExceeded, "the task did not end within 4h0m0s")
+	g.Expect(description{task: task}.advice()).To(ConsistOf(HaveSuffix("fix that, and create the task again.")))
+	task.Status.Recovery = &v1alpha1.RecoveryStatus{}
+	g.Expect(description{task: task}.advice()).To(ConsistOf(HaveSuffix("fix that, and create the task again.")))
+	task.Spec.Type, task.Status.Recovery.Source = v1alpha1.Restore, v1alpha1.RecoverFromTarget
+	g.Expect(description{task: task}.advice()).To(ConsistOf(And(HavePrefix("The cluster goes on without the task"), ContainSubstring("--undo TASK"), Not(ContainSubstring("create the task again")))))
+	task.Spec.Type = v1alpha1.QuorumLossRecovery
+	g.Expect(description{task: task}.advice()).To(ConsistOf(And(HavePrefix("The cluster goes on without the task"), ContainSubstring("create another QuorumLossRecovery"))))
+}
+
 // A Restore waits for members of a source cluster to leave. Other tasks are for that cluster.
 func TestAdviceOnARestoreBesideASource(t *testing.T) {
 	g := NewWithT(t)

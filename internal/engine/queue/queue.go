@@ -53,11 +53,10 @@ func compareArrival(a, b string) int {
 // task that it began beside and that waits for it. But nothing starts while a task runs whose type only a newer operator knows: it may have
 // stopped the members, or replaced their data.
 func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
-	recovery := func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.QuorumLossRecovery }
 	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
-		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && runs(t) },
+		func(t *v1alpha1.EtcdOperatorTask) bool { return Preempts(t) && runs(t) },
 		func(t *v1alpha1.EtcdOperatorTask) bool { return runs(t) && t.OfNewerOperator() },
-		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && !t.Spec.Suspend },
+		func(t *v1alpha1.EtcdOperatorTask) bool { return Preempts(t) && !t.Spec.Suspend },
 		func(t *v1alpha1.EtcdOperatorTask) bool {
 			return runs(t) && !sideways(t) && !Yields(t)
 		},
@@ -133,6 +132,9 @@ func Yields(t *v1alpha1.EtcdOperatorTask) bool {
 	started := t.Status.Rollout != nil && t.Status.Rollout.Phase == v1alpha1.RecreateReadyForCreation
 	return t.Spec.Type == v1alpha1.OnDemandMaintenance || t.StopsNothingYet() || t.Spec.Type == v1alpha1.RecreateRollout && started
 }
+
+// Preempts reports whether a task has its turn although others run: a recovery.
+func Preempts(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.QuorumLossRecovery }
 
 // HasTurn reports whether a task is running, or may run now.
 func (q Queue) HasTurn(task *v1alpha1.EtcdOperatorTask) bool {
