@@ -274,7 +274,7 @@ func (n *session) schedules(w want) {
 	_, _ = n.submit(w, true)
 }
 
-// removeExpired removes what retention no longer keeps. No snapshot is taken while it does, so it takes no longer than one may. What it leaves is
+// removeExpired removes what retention no longer keeps, unless the store does not lead to the newest snapshot: then a full one comes first. No snapshot is taken while it does, so it takes no longer than one may. What it leaves is
 // removed next time.
 func (n *session) removeExpired(ctx context.Context) {
 	n.keeping.Lock()
@@ -289,6 +289,11 @@ func (n *session) removeExpired(ctx context.Context) {
 	}
 	retention := n.config.Retention
 	retention.Due = n.schedule.next
+	if err := n.leadsOn(list); err != nil {
+		// What is left may be all that there is until the full snapshot is taken.
+		n.replaceBroken(list, err, now)
+		return
+	}
 	trust, gone := n.config.Store.Trust(), map[string]bool{}
 	if trust != backup.TrustAll {
 		n.supersede(list, now)

@@ -77,6 +77,42 @@ func (n *session) reaches(chain backup.Chain, record backup.Record) error {
 	return err
 }
 
+// leadsOn returns an error if the store does not lead to the snapshot that the next delta continues: it would lead nowhere. Objects may have been
+// removed, and a leader that was deposed may have written a full snapshot after the deltas of the present one.
+func (n *session) leadsOn(list []backup.Snapshot) error {
+	if n.stored == 0 {
+		return nil // a full snapshot comes next
+	}
+	trusted, _ := backup.Trusted(list, n.config.Store.Trust(), time.Time{})
+	chain, err := backup.Newest(trusted)
+	switch {
+	case err != nil:
+		return err
+	case chain.LastRevision() < n.stored:
+		return fmt.Errorf("the snapshots end at revision %d, and one of revision %d was taken: it was removed from the store, or another member has taken an older one after it", chain.LastRevision(), n.stored)
+	case chain.Full.Proof != nil && chain.Full.Proof.History != n.history:
+		return fmt.Errorf("%s, which another member has taken, begins another history", chain.Full.Name())
+	}
+	return nil
+}
+
+// replaceBroken has a full snapshot begin a new history after all that a store has that does not lead on. Why is reported until a snapshot is taken, and
+// where snapshots are signed until the next check: they may have been removed by an attacker.
+func (n *session) replaceBroken(list []backup.Snapshot, err error, now time.Time) {
+	n.config.Log.Error(err, "The store no longer leads to the newest snapshot")
+	n.foundRestorable(list)
+	if last := backup.LastTaken(list, n.config.Store.Trust(), now); last.After(n.newest) {
+		n.newest = last
+	}
+	n.beginAnew(err.Error())
+	if n.config.Store.Signed() {
+		n.distrust(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.failure = err
+}
+
 // supersede requests a full snapshot after one that may not be used, so that no restore is refused because of it. One that is dated
 // too far ahead has restores refused until a person removes it.
 func (n *session) supersede(list []backup.Snapshot, now time.Time) {
