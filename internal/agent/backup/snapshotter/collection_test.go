@@ -220,6 +220,33 @@ func TestAStoreThatLeadsNowhere(t *testing.T) {
 	}
 }
 
+// So it does where garbage collection is switched off, as where the bucket has rules of its own: it looks once an hour, and removes nothing.
+func TestAStoreIsInspectedWithoutCollections(t *testing.T) {
+	r := newTrial(t, "")
+	r.config.Schedule, r.config.Retention.Limit = "0 0 1 1 *", 1
+	n := r.session()
+	for range 3 {
+		r.etcd.put("key", 0)
+		r.clock.Step(time.Minute)
+		r.takes(n, backup.Full)
+	}
+	all, err := r.store.List(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(n.look(r.clock.Now(), 3*time.Minute)).To(BeFalse())
+	r.clock.Step(time.Hour)
+	r.Expect(n.look(r.clock.Now(), time.Hour)).To(BeTrue())
+	n.inspect(t.Context())
+	r.Expect(r.store.List(t.Context())).To(Equal(all))
+	r.Expect(n.next(r.clock.Now())).To(BeNil())
+	r.delete(all[3:]...)
+	n.inspect(t.Context())
+	next := n.next(r.clock.Now())
+	r.Expect(next).NotTo(BeNil())
+	r.Expect(next.kind).To(Equal(backup.Full))
+	r.Expect(r.store.List(t.Context())).To(Equal(all[:3]))
+	r.Expect(r.states()).To(Equal(backup.Restorable(all[:3], nil)))
+}
+
 // A store that cannot be listed has said nothing about what can be restored; one that fails has said nothing about its snapshots.
 func TestAStoreThatFailsSaysNothing(t *testing.T) {
 	r := newTrial(t, "")

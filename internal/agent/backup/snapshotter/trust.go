@@ -100,7 +100,6 @@ func (n *session) leadsOn(list []backup.Snapshot) error {
 // where snapshots are signed until the next check: they may have been removed by an attacker.
 func (n *session) replaceBroken(list []backup.Snapshot, err error, now time.Time) {
 	n.config.Log.Error(err, "The store no longer leads to the newest snapshot")
-	n.foundRestorable(list)
 	if last := backup.LastTaken(list, n.config.Store.Trust(), now); last.After(n.newest) {
 		n.newest = last
 	}
