@@ -308,6 +308,8 @@ func (s *Snapshotter) stop(err error) {
 	s.running = false
 	s.fail(err)
 	s.failure, s.distrusted, s.unreadable = nil, nil, nil
+	// Another member may lead next, and have reported more by the time at which this one leads again.
+	s.current, s.restorable, s.locked = time.Time{}, nil, ""
 }
 
 // fail fails all pending requests. The caller holds the lock.
