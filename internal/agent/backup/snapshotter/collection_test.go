@@ -141,6 +141,38 @@ func TestASnapshotThatMayNotBeUsedAppears(t *testing.T) {
 	r.Expect(n.newest).To(Equal(chain.Full.Created), "one is enough")
 }
 
+// So is one that is dated before the newest delta: it would be part of what is restored. One that no full snapshot can follow is left to a person.
+func TestASnapshotThatMayNotBeUsedAppearsLate(t *testing.T) {
+	r := newTrial(t, signaturetest.Keys(t))
+	r.config.Schedule = "0 0 1 1 *"
+	n := r.session()
+	r.takes(n, backup.Full)
+	r.clock.Step(time.Hour)
+	r.etcd.put("key", 0)
+	r.takes(n, backup.Delta)
+	chain, err := r.s.Latest(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	object, _ := r.store.File(*chain.Full)
+	puts := func(created time.Time) {
+		foreign := backup.Snapshot{Kind: backup.Delta, StartRevision: 50, LastRevision: 99, Created: created, Compression: backup.None}
+		r.Expect(os.WriteFile(filepath.Join(filepath.Dir(object), foreign.Name()), []byte("x"), 0o600)).To(Succeed())
+	}
+	puts(chain.Last().Created.Add(-time.Minute))
+	n.removeExpired(t.Context())
+	r.Expect(r.s.Healthy()).To(HaveOccurred())
+	r.takes(n, backup.Delta)
+	n.removeExpired(t.Context())
+	r.Expect(r.s.Healthy()).To(Succeed())
+	_, err = r.s.Latest(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+
+	stored := n.stored
+	puts(r.clock.Now().Add(48 * time.Hour))
+	n.removeExpired(t.Context())
+	r.Expect(r.s.Healthy()).To(HaveOccurred())
+	r.Expect(n.stored).To(Equal(stored))
+}
+
 // delete removes snapshots from the store, as a lifecycle rule does.
 func (r *trial) delete(gone ...backup.Snapshot) {
 	r.t.Helper()

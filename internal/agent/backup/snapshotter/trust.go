@@ -100,9 +100,7 @@ func (n *session) leadsOn(list []backup.Snapshot) error {
 // where snapshots are signed until the next check: they may have been removed by an attacker.
 func (n *session) replaceBroken(list []backup.Snapshot, err error, now time.Time) {
 	n.config.Log.Error(err, "The store no longer leads to the newest snapshot")
-	if last := backup.LastTaken(list, n.config.Store.Trust(), now); last.After(n.newest) {
-		n.newest = last
-	}
+	n.follow(list, now)
 	n.beginAnew(err.Error())
 	if n.config.Store.Signed() {
 		n.distrust(err)
@@ -120,10 +118,18 @@ func (n *session) supersede(list []backup.Snapshot, now time.Time) {
 		return
 	}
 	n.config.Log.Error(err, "The store has a snapshot that may not be used")
-	if last := backup.LastTaken(list, n.config.Store.Trust(), now); last.After(n.newest) {
-		n.newest = last
+	n.follow(list, now)
+	untrusted, _ := errors.AsType[*backup.UntrustedError](err)
+	if refused, err := backup.ParseName(untrusted.Name); err == nil && !refused.Created.After(n.newest) {
 		n.forget()
 		n.stored = 0
+	}
+}
+
+// follow has the next snapshot be dated after those of a list.
+func (n *session) follow(list []backup.Snapshot, now time.Time) {
+	if last := backup.LastTaken(list, n.config.Store.Trust(), now); last.After(n.newest) {
+		n.newest = last
 	}
 }
 
