@@ -104,7 +104,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	api := server.Config{
 		Log: log, Transport: o.tls, Trust: trustIn(o.trustFile), Clock: clock.RealClock{},
 		Leader: func(ctx context.Context) (server.Leader, error) {
-			self, url, err := serve.Leader(ctx, etcd, local, o.tls.Scheme(), port)
+			self, url, err := serve.Leader(ctx, etcd, local, shared, o.tls.Scheme(), port)
 			return server.Leader{Self: self, URL: url}, err
 		},
 		Health: func() error { return nil },

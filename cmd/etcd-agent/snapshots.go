@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -48,10 +49,10 @@ type snapshots struct {
 	failed      atomic.Pointer[error]
 	making      sync.Mutex
 	full, delta serve.SnapshotLease
-	// unrecorded are the newest snapshots of this term, by kind, that their leases do not record yet.
-	unrecorded map[backup.Kind]backup.Snapshot
-	recording  sync.Mutex
-	restored   serve.AfterRestore
+	// newest are the newest snapshots of this term, by kind, and unrecorded those of them that their leases do not record yet.
+	newest, unrecorded map[backup.Kind]backup.Snapshot
+	recording          sync.Mutex
+	restored           serve.AfterRestore
 	// seen is when this agent saw which revisions.
 	seen snapshotter.Seen
 	log  logr.Logger
@@ -77,7 +78,8 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 	s.restored = serve.AfterRestore{
 		Log: log, Shared: serve.SharedIn(o.sharedDir, member.ConfigFile),
 		Record: func(ctx context.Context, clusterID string) error {
-			return s.full.Annotate(ctx, v1alpha1.AnnotationBackupOfRecovered, clusterID)
+			_, err := s.full.Report(ctx, map[string]string{v1alpha1.AnnotationBackupOfRecovered: clusterID})
+			return err
 		},
 	}
 	if s.restored.Recorded, err = serve.RecoveredCluster(config, o.leases.namespace, o.leases.full); err != nil {
@@ -178,7 +180,7 @@ func (s *snapshots) taker(ctx context.Context) (*snapshotter.Snapshotter, error)
 // lead takes snapshots while this member leads.
 func (s *snapshots) lead(ctx context.Context) {
 	s.recording.Lock()
-	s.unrecorded = nil // another member may have led since
+	s.newest, s.unrecorded = nil, nil // another member may have led since
 	s.recording.Unlock()
 	var reporting sync.WaitGroup
 	reporting.Go(func() { s.reportHealth(ctx) })
@@ -207,7 +209,7 @@ func (s *snapshots) report(snapshot backup.Snapshot) {
 	}
 	s.recording.Lock()
 	defer s.recording.Unlock()
-	s.unrecorded = memory.With(s.unrecorded, snapshot.Kind, snapshot)
+	s.newest, s.unrecorded = memory.With(s.newest, snapshot.Kind, snapshot), memory.With(s.unrecorded, snapshot.Kind, snapshot)
 	s.record(ctx)
 }
 
@@ -267,38 +269,32 @@ func (s *snapshots) restorable() (states, locked string) {
 	return string(text), locked
 }
 
-// reportHealth annotates the lease of full snapshots with the failure of the last snapshot, at the start and on changes, with
-// when the store was last found to be up to date, and with what can be restored from it.
-func (s *snapshots) reportHealth(ctx context.Context) {
-	reported, known, restorable, undecryptable := "", false, "", "not known"
-	var current time.Time
-	report := func(annotation, value, failed string) bool {
-		err := s.full.Annotate(ctx, annotation, value)
-		if err != nil && ctx.Err() == nil {
-			s.log.Error(err, failed)
-		}
-		return err == nil
+// health returns what is reported by annotations of the lease of full snapshots: the failure of the last snapshot, when the store was last found to be
+// up to date, and what can be restored from it.
+func (s *snapshots) health() map[string]string {
+	all := map[string]string{v1alpha1.AnnotationBackupError: ""}
+	if err := s.Healthy(); err != nil {
+		all[v1alpha1.AnnotationBackupError] = sanitize.Text(err.Error(), maxFailure)
 	}
+	if states, locked := s.restorable(); states != "" {
+		all[v1alpha1.AnnotationRestorable], all[v1alpha1.AnnotationUndecryptable] = states, locked
+	}
+	if current := s.current(); !current.IsZero() {
+		all[v1alpha1.AnnotationBackupsCurrent] = current.UTC().Format(time.RFC3339)
+	}
+	return all
+}
+
+// reportHealth reports the health at the start and on changes. All of it is written each time, and so at least with each delta: a late write of an agent
+// that led before, and a lease that was made again, do not last.
+func (s *snapshots) reportHealth(ctx context.Context) {
+	var reported map[string]string
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
 	for {
 		s.recordAgain(ctx)
-		failure := ""
-		if err := s.Healthy(); err != nil {
-			failure = sanitize.Text(err.Error(), maxFailure)
-		}
-		if (!known || failure != reported) && report(v1alpha1.AnnotationBackupError, failure, "Reporting the health of snapshots failed") {
-			reported, known = failure, true
-		}
-		states, locked := s.restorable()
-		if states != restorable && report(v1alpha1.AnnotationRestorable, states, "Reporting what can be restored failed") {
-			restorable = states
-		}
-		if states != "" && locked != undecryptable && report(v1alpha1.AnnotationUndecryptable, locked, "Reporting what cannot be decrypted failed") {
-			undecryptable = locked
-		}
-		if now := s.current(); now.After(current) && report(v1alpha1.AnnotationBackupsCurrent, now.UTC().Format(time.RFC3339), "Reporting that backups are up to date failed") {
-			current = now
+		if health := s.health(); !maps.Equal(health, reported) && s.reports(ctx, health) {
+			reported = health
 		}
 		select {
 		case <-ctx.Done():
@@ -306,4 +302,23 @@ func (s *snapshots) reportHealth(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// reports writes the health, and reports whether it could. If the lease records no snapshot, as one that was made again, the newest are to be recorded.
+func (s *snapshots) reports(ctx context.Context, health map[string]string) bool {
+	limited, cancel := context.WithTimeout(ctx, leaseTimeout)
+	defer cancel()
+	records, err := s.full.Report(limited, health)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.Error(err, "Reporting the health of snapshots failed")
+		}
+		return false
+	}
+	if !records {
+		s.recording.Lock()
+		defer s.recording.Unlock()
+		s.unrecorded = maps.Clone(s.newest)
+	}
+	return true
 }

@@ -5,9 +5,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -16,8 +20,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	"github.com/go-logr/logr"
@@ -26,6 +32,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 // The lease of full snapshots records full ones, and that of deltas records deltas: by them the operator decides what a restore
@@ -56,9 +63,12 @@ func TestEachKindOfSnapshotHasItsLease(t *testing.T) {
 
 // apiLease is a lease on an API server that may not answer.
 type apiLease struct {
-	mu     sync.Mutex
-	away   bool
-	holder string
+	mu          sync.Mutex
+	away        bool
+	holder      string
+	annotations map[string]string
+	// reports is how often annotations were written.
+	reports int
 }
 
 func (l *apiLease) Record(_ context.Context, s backup.Snapshot, _ time.Time) error {
@@ -71,7 +81,33 @@ func (l *apiLease) Record(_ context.Context, s backup.Snapshot, _ time.Time) err
 	return nil
 }
 
-func (l *apiLease) Annotate(context.Context, string, string) error { return nil }
+func (l *apiLease) Report(_ context.Context, annotations map[string]string) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away {
+		return false, errors.New("no API server")
+	}
+	l.reports++
+	if l.annotations == nil {
+		l.annotations = map[string]string{}
+	}
+	maps.Copy(l.annotations, annotations)
+	return l.holder != "", nil
+}
+
+// become has another client write the lease.
+func (l *apiLease) become(holder string, annotations map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holder, l.annotations = holder, annotations
+}
+
+// says returns the annotations with what is reported, and how often they were written.
+func (l *apiLease) says() (annotations map[string]string, reports int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.annotations), l.reports
+}
 
 func (l *apiLease) answers(does bool) {
 	l.mu.Lock()
@@ -122,5 +158,65 @@ func TestASnapshotIsRecordedOnceTheAPIServerAnswers(t *testing.T) {
 		<-time.After(2 * healthInterval)
 		g.Expect([]string{full.records(), delta.records()}).To(Equal([]string{"11", ""}), "what was taken before this term may not be the newest")
 		ends()
+	})
+}
+
+// idle is an etcd in which nothing is written.
+type idle struct{}
+
+func (idle) Revision(context.Context) (int64, error) { return 7, nil }
+func (idle) Snapshot(context.Context) (io.ReadCloser, error) {
+	content := bytes.Repeat([]byte("database"), 64)
+	sum := sha256.Sum256(content)
+	return io.NopCloser(bytes.NewReader(append(content, sum[:]...))), nil
+}
+func (idle) LeaseTTL(context.Context, int64) (int64, error)  { return 0, nil }
+func (idle) Watch(context.Context, int64) clientv3.WatchChan { return nil }
+
+// What the leader reports is right again within a period of deltas, also if nothing changes, after an agent that had led before has written late, and
+// after the leases were made again. It takes no more requests than before.
+func TestReportsAreRepeated(t *testing.T) {
+	to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		full, delta := &apiLease{}, &apiLease{}
+		s := &snapshots{full: full, delta: delta, log: logr.Discard(), restored: serve.AfterRestore{
+			Log: logr.Discard(), Shared: func() (member.Shared, error) { return member.Shared{}, errors.New("there is no note") },
+		}}
+		const period = 5 * time.Minute
+		s.open = func(context.Context) (*snapshotter.Snapshotter, error) {
+			o := snapshotter.Options{Schedule: "0 0 1 1 *", DeltaPeriod: period, DeltaLimit: 1 << 20, Compression: backup.None, Timeout: time.Minute}
+			return snapshotter.New(s.config(snapshotter.Config{Options: o, Etcd: idle{}, Store: to, Clock: clock.RealClock{}, Log: logr.Discard()}))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var leading sync.WaitGroup
+		leading.Go(func() { s.lead(ctx) })
+		defer leading.Wait()
+		defer cancel()
+		<-time.After(2 * healthInterval)
+		s.report(backup.Snapshot{Kind: backup.Delta, StartRevision: 8, LastRevision: 9, Created: time.Now()})
+		isWell := func() {
+			t.Helper()
+			said, _ := full.says()
+			g.Expect(said).To(HaveKeyWithValue(v1alpha1.AnnotationBackupError, ""))
+			g.Expect(said).To(HaveKeyWithValue(v1alpha1.AnnotationRestorable, ContainSubstring(`"revision":7`)))
+			g.Expect(said).To(HaveKeyWithValue(v1alpha1.AnnotationUndecryptable, ""))
+			g.Expect(said).To(HaveKeyWithValue(v1alpha1.AnnotationBackupsCurrent, Not(BeEmpty())))
+			g.Expect([]string{full.records(), delta.records()}).To(Equal([]string{"7", "9"}))
+		}
+		isWell()
+
+		full.become("7", map[string]string{v1alpha1.AnnotationBackupError: "late", v1alpha1.AnnotationRestorable: "[]", v1alpha1.AnnotationUndecryptable: "late"})
+		<-time.After(period + 2*healthInterval)
+		isWell()
+		full.become("", nil)
+		delta.become("", nil)
+		<-time.After(period + 2*healthInterval)
+		isWell()
+		_, before := full.says()
+		<-time.After(time.Hour)
+		_, after := full.says()
+		g.Expect(after - before).To(BeNumerically("~", time.Hour/period, 1))
 	})
 }

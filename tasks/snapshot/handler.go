@@ -5,7 +5,8 @@
 // Package snapshot implements the task type OnDemandSnapshot: the leading agent of a cluster takes a snapshot now.
 //
 // The agent takes one snapshot at a time; requests that arrive while it does get that one, and canceling a request does not cancel the
-// snapshot. So repeated requests, even after a crash of the operator, do not pile up work.
+// snapshot. So repeated requests, even after a crash of the operator, do not pile up work. One that lacks what was written before the request is
+// followed by another.
 package snapshot
 
 import (
@@ -181,13 +182,22 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 				}
 			}
 		}
-		if config.Type == Delta {
-			return agent.Delta(ctx)
+		s, err := take(ctx, agent, config)
+		if err == nil && (s == nil || s.LastRevision < r.atLeast) && r.atLeast > 0 {
+			// It had begun before the request, and may lack what was written in between. The agent's next one has that.
+			s, err = take(ctx, agent, config)
 		}
-		s, err := agent.Full(ctx, config.IsFinal)
-		return &s, err
+		return s, err
 	})
 	return nil
+}
+
+func take(ctx context.Context, agent api.Client, config Config) (*backup.Snapshot, error) {
+	if config.Type == Delta {
+		return agent.Delta(ctx)
+	}
+	s, err := agent.Full(ctx, config.IsFinal)
+	return &s, err
 }
 
 // takenSince returns a snapshot of the requested kind that has everything up to a revision and was taken since the task began; nil if there is

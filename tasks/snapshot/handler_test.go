@@ -38,6 +38,8 @@ type agent struct {
 	asked  []string
 	code   int
 	answer any
+	// first are the answers before that.
+	first  []any
 	latest backup.Chain
 }
 
@@ -52,6 +54,8 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case a.code != 0:
 		api.WriteError(w, a.code, api.CodeNoLeader, "no leader")
 		return
+	case len(a.first) > 0:
+		answer, a.first = a.first[0], a.first[1:]
 	}
 	_ = json.NewEncoder(w).Encode(answer)
 }
@@ -129,6 +133,40 @@ func TestDeltaSnapshotOfNothing(t *testing.T) {
 	f.Expect(end.Message).To(ContainSubstring("nothing has happened"))
 }
 
+// A snapshot that had begun when the task asked for it, and lacks what was written until then, does for no task: the next one has that. A revision that no
+// snapshot reaches is asked for once.
+func TestASnapshotThatHadBegun(t *testing.T) {
+	begun, next := full(epoch), full(epoch.Add(time.Minute))
+	begun.LastRevision = 41
+	delta := backup.Snapshot{Kind: backup.Delta, StartRevision: 42, LastRevision: 42, Created: epoch, Compression: backup.Gzip, Prefix: "a/main/v2"}
+	early := delta
+	early.StartRevision, early.LastRevision = 41, 41
+	for name, c := range map[string]struct {
+		config   string
+		first    []any
+		answer   any
+		requests int
+		revision string
+	}{
+		"that has everything":          {"type: full", nil, next, 1, "42"},
+		"that had begun":               {"type: full", []any{begun}, next, 2, "42"},
+		"a delta that had begun":       {"type: delta", []any{early}, delta, 2, "42"},
+		"and nothing came after that":  {"type: delta", []any{early}, nil, 2, ""},
+		"an unchanged cluster's delta": {"type: delta", nil, nil, 2, ""},
+		"that never has everything":    {"type: full", []any{begun, begun}, next, 2, "41"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, c.config)
+			f.agent.first, f.agent.answer = c.first, c.answer
+			end, err := f.run(t)
+			f.Expect(err).NotTo(HaveOccurred())
+			f.Expect(end.Outcome).To(Equal(tasks.Done))
+			f.Expect(end.Result["revision"]).To(Equal(c.revision))
+			f.Expect(f.agent.requests()).To(HaveLen(c.requests))
+		})
+	}
+}
+
 // at returns an observer of a cluster at a revision.
 func at(revision int64) observed {
 	s := clustertest.Healthy(3)
@@ -167,7 +205,7 @@ func TestResume(t *testing.T) {
 			if c.recorded != "" {
 				f.task.Object.Status.Result = map[string]string{keyRequested: c.recorded}
 			}
-			f.agent.latest.Full, f.agent.answer = c.latest, full(epoch.Add(time.Hour))
+			f.agent.latest.Full, f.agent.answer = c.latest, snapshot(50, false)
 			end, err := f.run(t)
 			f.Expect(err).NotTo(HaveOccurred())
 			f.Expect(end.Outcome).To(Equal(tasks.Done))

@@ -10,12 +10,15 @@ import (
 	"fmt"
 	"net"
 	neturl "net/url"
+	"slices"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Leader returns the URL of the agent of the leader, or reports that it is this one.
-func Leader(ctx context.Context, m Member, local *clientv3.Client, scheme, port string) (self bool, url string, err error) {
+// Leader returns the URL of the agent of the leader, or reports that it is this one. Its host is that of the pod, whatever URLs the member advertises
+// to clients. The member of a source cluster has no agent here.
+func Leader(ctx context.Context, m Member, local *clientv3.Client, shared SharedFrom, scheme, port string) (self bool, url string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	status, err := m.Status(ctx)
@@ -31,15 +34,21 @@ func Leader(ctx context.Context, m Member, local *clientv3.Client, scheme, port 
 	if err != nil {
 		return false, "", fmt.Errorf("asking for the member list: %w", err)
 	}
-	for _, member := range list.Members {
-		if member.ID != status.Leader || len(member.ClientURLs) == 0 {
-			continue
-		}
-		client, err := neturl.Parse(member.ClientURLs[0])
-		if err != nil {
-			return false, "", fmt.Errorf("reading the leader's client URL: %w", err)
-		}
-		return false, scheme + "://" + net.JoinHostPort(client.Hostname(), port), nil
+	i := slices.IndexFunc(list.Members, func(m *etcdserverpb.Member) bool { return m.ID == status.Leader })
+	if i < 0 {
+		return false, "", errors.New("the leader is not among the members")
 	}
-	return false, "", errors.New("the leader is not among the members")
+	config, err := shared()
+	if err != nil {
+		return false, "", err
+	}
+	id, err := config.Identify(list.Members[i].Name)
+	if err != nil {
+		return false, "", fmt.Errorf("the leader has no agent of this Etcd: %w", err)
+	}
+	client, err := neturl.Parse(id.ClientURL)
+	if err != nil {
+		return false, "", fmt.Errorf("reading the leader's client URL: %w", err)
+	}
+	return false, scheme + "://" + net.JoinHostPort(client.Hostname(), port), nil
 }

@@ -66,7 +66,21 @@ func (l *leases) Annotate(ctx context.Context, key, value string) error {
 	if l.annotations != nil {
 		l.annotations[key] = value
 	}
-	return l.patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
+	_, err := l.patch(ctx, annotate(map[string]string{key: value}))
+	return err
+}
+
+// Report implements SnapshotLease.
+func (l *leases) Report(ctx context.Context, annotations map[string]string) (records bool, err error) {
+	lease, err := l.patch(ctx, annotate(annotations))
+	if err != nil {
+		return false, err
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, "") != "", nil
+}
+
+func annotate(annotations map[string]string) map[string]any {
+	return map[string]any{"metadata": map[string]any{"annotations": annotations}}
 }
 
 func (l *leases) Renew(ctx context.Context, holder string, now time.Time) error {
@@ -78,7 +92,8 @@ func (l *leases) Renew(ctx context.Context, holder string, now time.Time) error 
 	if len(l.annotations) > 0 {
 		change["metadata"] = map[string]any{"annotations": l.annotations}
 	}
-	return l.patch(ctx, change)
+	_, err := l.patch(ctx, change)
+	return err
 }
 
 // Record implements SnapshotLease. A compaction records a full snapshot of its own, and another member may lead by now: a record of a snapshot that
@@ -113,20 +128,22 @@ func (l *leases) update(ctx context.Context, change func(*coordinationv1.Lease) 
 		if len(next.Annotations) > 0 {
 			metadata["annotations"] = next.Annotations
 		}
-		if conflict = l.patch(ctx, map[string]any{"metadata": metadata, "spec": next.Spec}); !apierrors.IsConflict(conflict) {
+		if _, conflict = l.patch(ctx, map[string]any{"metadata": metadata, "spec": next.Spec}); !apierrors.IsConflict(conflict) {
 			return conflict
 		}
 	}
 	return conflict
 }
 
-func (l *leases) patch(ctx context.Context, change map[string]any) error {
+// patch returns the lease as it is then.
+func (l *leases) patch(ctx context.Context, change map[string]any) (*coordinationv1.Lease, error) {
 	patch, err := json.Marshal(change)
 	if err != nil {
-		return fmt.Errorf("encoding lease %s: %w", l.name, err)
+		return nil, fmt.Errorf("encoding lease %s: %w", l.name, err)
 	}
-	if _, err := l.client.Patch(ctx, l.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "etcd-agent"}); err != nil {
-		return fmt.Errorf("patching lease %s: %w", l.name, err)
+	lease, err := l.client.Patch(ctx, l.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "etcd-agent"})
+	if err != nil {
+		return nil, fmt.Errorf("patching lease %s: %w", l.name, err)
 	}
-	return nil
+	return lease, nil
 }

@@ -114,6 +114,17 @@ func TestRenewals(t *testing.T) {
 	g.Expect(s.patched["full by etcd-agent"]).To(Equal(map[string]any{"spec": map[string]any{"holderIdentity": "7", "renewTime": "2026-07-01T12:00:00.000000Z"}}))
 	g.Expect(lease("full", 0).Annotate(t.Context(), "a", "b")).To(Succeed())
 	g.Expect(s.patched["full by etcd-agent"]).To(Equal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "b"}}}))
+	for holder, want := range map[string]bool{"7": true, "": false} {
+		s.leases["full"] = coordinationv1.LeaseSpec{HolderIdentity: &holder}
+		l, err := NewSnapshotLease(config, "ns", "full")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(l.Report(t.Context(), map[string]string{"a": "b", "c": ""})).To(Equal(want))
+		g.Expect(s.patched["full by etcd-agent"]).To(Equal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "b", "c": ""}}}))
+	}
+	l, err := NewSnapshotLease(config, "ns", "gone")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = l.Report(t.Context(), nil)
+	g.Expect(err).To(MatchError(ContainSubstring("patching lease gone")))
 	g.Expect(lease("gone", 0).Renew(t.Context(), "7", at)).To(MatchError(ContainSubstring("patching lease gone")))
 }
 

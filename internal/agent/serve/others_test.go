@@ -144,8 +144,9 @@ func TestListed(t *testing.T) {
 // The agent that leads is found by what the member knows itself, so that it also is without a quorum.
 func TestLeader(t *testing.T) {
 	v := &voter{}
-	g, m, local, _ := beside(t, v)
-	leader := func() (bool, string, error) { return Leader(soon(t), m, local, "https", "2381") }
+	g, m, local, shared := beside(t, v)
+	current := func() (member.Shared, error) { return *shared, nil }
+	leader := func() (bool, string, error) { return Leader(soon(t), m, local, current, "https", "2381") }
 	fails := func(says string) {
 		t.Helper()
 		self, url, err := leader()
@@ -159,19 +160,25 @@ func TestLeader(t *testing.T) {
 	g.Expect(v.asked).To(BeEmpty())
 
 	v.leader = 0xb
-	for _, v.listed = range [][]*etcdserverpb.Member{nil, {{ID: 0xa, ClientURLs: []string{"http://m-0:2379"}}}, {{ID: 0xb}}} {
+	for _, v.listed = range [][]*etcdserverpb.Member{nil, {{ID: 0xa, Name: "main-0"}}} {
 		fails("the leader is not among the members")
 	}
-	v.listed = []*etcdserverpb.Member{{ID: 0xa, ClientURLs: []string{"http://m-0:2379"}}, {ID: 0xb, ClientURLs: []string{"http://[fd00::1]:2379", "http://x:2379"}}}
+	// Clients of another network reach it under other URLs, as do many things that are not its agent.
+	v.listed = []*etcdserverpb.Member{{ID: 0xa, Name: "main-0"}, {ID: 0xb, Name: "main-1", ClientURLs: []string{"https://balancer.example.com:443"}}}
+	shared.Bootstrap["initial-cluster"] = "main-0=http://192.0.2.1:2380,main-1=http://[fd00::1]:2380"
 	self, url, err = leader()
 	g.Expect([]any{self, url, err}).To(Equal([]any{false, "https://[fd00::1]:2381", nil}))
 	g.Expect(v.asked).To(HaveEach("list, linearizable false"))
 
-	v.listed[1].ClientURLs[0] = "http://%zz"
-	fails("reading the leader's client URL: ")
+	v.listed[1].Name = "source-1"
+	fails("looking up member source-1: it is not in the initial cluster")
+	v.listed[1].Name, shared.Config["listen-client-urls"] = "main-1", "http://%zz"
+	fails("reading listen-client-urls")
+	current = func() (member.Shared, error) { return member.Shared{}, errors.New("illegible") }
+	fails("illegible")
 	v.refuses = rpctypes.ErrGRPCNotCapable
 	fails("asking the member for its status: ")
-	self, _, err = Leader(soon(t), &fakeMember{status: Status{MemberID: 0xa, Leader: 0xb}}, local, "https", "2381")
+	self, _, err = Leader(soon(t), &fakeMember{status: Status{MemberID: 0xa, Leader: 0xb}}, local, current, "https", "2381")
 	g.Expect(err).To(MatchError(ContainSubstring("asking for the member list: ")))
 	g.Expect(self).To(BeFalse())
 }

@@ -72,8 +72,8 @@ type Lease interface {
 type SnapshotLease interface {
 	// Record records a snapshot, unless one that was taken later is recorded.
 	Record(ctx context.Context, snapshot backup.Snapshot, now time.Time) error
-	// Annotate writes an annotation.
-	Annotate(ctx context.Context, key, value string) error
+	// Report writes annotations, and reports whether the lease records a snapshot: it may have been made again.
+	Report(ctx context.Context, annotations map[string]string) (records bool, err error)
 }
 
 // Server runs beside a member.

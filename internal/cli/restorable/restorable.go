@@ -46,17 +46,19 @@ func run(ctx context.Context, k *kube.Kube, cluster *kube.Cluster, arg string) e
 	if leases.Full == nil || leases.Full.Annotations[v1alpha1.AnnotationRestorable] == "" {
 		return kube.Failure("no agent of Etcd %q in namespace %s has said yet what can be restored: see condition BackupReady, or preview a restore", etcd.Name, etcd.Namespace)
 	}
-	text.Print(k.Out, lines(backup.ReadIntervals(leases.Full.Annotations[v1alpha1.AnnotationRestorable]), leases.Full.Annotations[v1alpha1.AnnotationUndecryptable])...)
+	text.Print(k.Out, lines(leases.Full.Annotations)...)
 	return nil
 }
 
-// lines is the table of the states, and what is said of snapshots that lead to none.
-func lines(intervals []backup.Interval, locked string) []string {
+// lines is the table of the states, and what is said of snapshots that lead to none, or of the last one, by the annotations of the Lease.
+func lines(annotations map[string]string) []string {
+	intervals := backup.ReadIntervals(annotations[v1alpha1.AnnotationRestorable])
+	locked, failed := annotations[v1alpha1.AnnotationUndecryptable], annotations[v1alpha1.AnnotationBackupError]
 	table := text.Table{Columns: []text.Column{{Name: "FROM"}, {Name: "REVISION"}, {Name: "TO"}, {Name: "REVISION"}, {Name: "TARGETS"}}}
 	for i, interval := range intervals {
 		targets := "this full snapshot"
 		switch {
-		case interval.Fine && i == 0:
+		case interval.Fine && i == 0 && failed == "":
 			targets = "every revision and second, and what was written since"
 		case interval.Fine:
 			targets = "every revision and second"
@@ -69,6 +71,9 @@ func lines(intervals []backup.Interval, locked string) []string {
 	}
 	if locked != "" {
 		said = append(said, "", sanitize.Text(locked, 1024)+".")
+	}
+	if failed != "" {
+		said = append(said, "", "The last snapshot failed, or could not be restored: "+sanitize.Text(failed, 1024)+".")
 	}
 	return said
 }

@@ -37,7 +37,7 @@ type CompactConfig struct {
 
 // CompactResult is what a compaction did.
 type CompactResult struct {
-	// Snapshot that was written; if the backup was already compacted, the existing one.
+	// Snapshot that was written, also if the backup was already compacted.
 	Snapshot backup.Snapshot
 	// BytesBefore and BytesAfter are the sizes of the database.
 	BytesBefore int64
@@ -107,6 +107,8 @@ func compactedName(chain backup.Chain, revision int64, compression backup.Compre
 		s.Created = chain.Deltas[n-1].Created
 	} else {
 		s.Created = chain.Full.Created.Add(time.Second)
+		// Deltas must not continue this one, either. A marked one is a Restore's: it was taken of a cluster that went on.
+		s.Final = chain.Full.Final && !chain.Full.Marked
 	}
 	return s
 }

@@ -369,6 +369,44 @@ func TestRestoreOfAPoint(t *testing.T) {
 	r.Expect(err).To(MatchError(ContainSubstring("snapshot " + base.Name() + " is corrupt: ")))
 }
 
+// What is compacted of nothing but a final snapshot is final as well: it may have entries that were never committed, and deltas must not continue it. One
+// that a Restore has marked was taken of a cluster that went on.
+func TestCompactAFinalSnapshot(t *testing.T) {
+	for name, c := range map[string]struct{ marked, written, final bool }{
+		"alone":        {final: true},
+		"with a delta": {written: true},
+		"of a Restore": {marked: true},
+		"and a delta":  {marked: true, written: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, false)
+			r.put("a=1")
+			path := filepath.Join(t.TempDir(), "db")
+			r.database(path)
+			final := backup.Snapshot{Kind: backup.Full, LastRevision: r.revision(), Created: r.now(), Compression: backup.None, Final: true}
+			final, err := r.store.WriteDatabase(t.Context(), path, final)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.taken, r.last = len(r.events), final
+			if c.marked {
+				_, err := r.store.Keep(t.Context(), final.Name())
+				r.Expect(err).NotTo(HaveOccurred())
+			}
+			if c.written {
+				r.put("a=2")
+				r.delta()
+			}
+			result, err := Compact(t.Context(), CompactConfig{Store: r.store, WorkDir: t.TempDir(), Compression: backup.Gzip})
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(result.Snapshot.Final).To(Equal(c.final))
+			newest, err := r.store.List(t.Context())
+			r.Expect(err).NotTo(HaveOccurred())
+			chain, err := backup.Newest(newest)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(chain.Last().Name()).To(Equal(result.Snapshot.Name()))
+		})
+	}
+}
+
 // A compaction makes one full snapshot of the newest state, dated so that the deltas after it still follow.
 func TestCompact(t *testing.T) {
 	for name, signed := range map[string]bool{"unsigned": false, "signed": true} {

@@ -7,6 +7,7 @@ package snapshotter
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -138,6 +139,144 @@ func TestASnapshotThatMayNotBeUsedAppears(t *testing.T) {
 	r.Expect(chain.Full.Created).To(BeTemporally(">", foreign.Created))
 	n.removeExpired(t.Context())
 	r.Expect(n.newest).To(Equal(chain.Full.Created), "one is enough")
+}
+
+// So is one that is dated before the newest delta: it would be part of what is restored. One that no full snapshot can follow is left to a person.
+func TestASnapshotThatMayNotBeUsedAppearsLate(t *testing.T) {
+	r := newTrial(t, signaturetest.Keys(t))
+	r.config.Schedule = "0 0 1 1 *"
+	n := r.session()
+	r.takes(n, backup.Full)
+	r.clock.Step(time.Hour)
+	r.etcd.put("key", 0)
+	r.takes(n, backup.Delta)
+	chain, err := r.s.Latest(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	object, _ := r.store.File(*chain.Full)
+	puts := func(created time.Time) {
+		foreign := backup.Snapshot{Kind: backup.Delta, StartRevision: 50, LastRevision: 99, Created: created, Compression: backup.None}
+		r.Expect(os.WriteFile(filepath.Join(filepath.Dir(object), foreign.Name()), []byte("x"), 0o600)).To(Succeed())
+	}
+	puts(chain.Last().Created.Add(-time.Minute))
+	n.removeExpired(t.Context())
+	r.Expect(r.s.Healthy()).To(HaveOccurred())
+	r.takes(n, backup.Delta)
+	n.removeExpired(t.Context())
+	r.Expect(r.s.Healthy()).To(Succeed())
+	_, err = r.s.Latest(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+
+	stored := n.stored
+	puts(r.clock.Now().Add(48 * time.Hour))
+	n.removeExpired(t.Context())
+	r.Expect(r.s.Healthy()).To(HaveOccurred())
+	r.Expect(n.stored).To(Equal(stored))
+}
+
+// delete removes snapshots from the store, as a lifecycle rule does.
+func (r *trial) delete(gone ...backup.Snapshot) {
+	r.t.Helper()
+	for _, s := range gone {
+		r.Expect(r.store.Delete(r.t.Context(), s)).To(Succeed())
+	}
+}
+
+// Where the store no longer leads to the snapshot that deltas continue, the leader says so, removes nothing, and takes a full snapshot: deltas would
+// lead nowhere.
+func TestAStoreThatLeadsNowhere(t *testing.T) {
+	foreign := func(r *trial, s backup.Snapshot) {
+		s.Compression, s.Created = backup.None, r.clock.Now().Add(time.Hour)
+		_, err := r.store.Write(r.t.Context(), s, func(w io.Writer) error { _, err := w.Write([]byte("x")); return err })
+		r.Expect(err).NotTo(HaveOccurred())
+	}
+	for name, c := range map[string]struct {
+		signed bool
+		change func(r *trial, all []backup.Snapshot)
+		reason string
+	}{
+		"without a delta in between":   {change: func(r *trial, all []backup.Snapshot) { r.delete(all[3]) }, reason: "revisions 13 to 13 are missing"},
+		"a signed one":                 {signed: true, change: func(r *trial, all []backup.Snapshot) { r.delete(all[3]) }, reason: "revisions 13 to 13 are missing"},
+		"without the newest delta":     {change: func(r *trial, all []backup.Snapshot) { r.delete(all[4]) }, reason: "the snapshots end at revision 13, and one of revision 14 was taken"},
+		"without any":                  {change: func(r *trial, all []backup.Snapshot) { r.delete(all...) }, reason: "no full snapshot"},
+		"without the newest full one":  {change: func(r *trial, all []backup.Snapshot) { r.delete(all[2:]...) }, reason: "the snapshots end at revision 12"},
+		"that leads on by others":      {change: func(r *trial, all []backup.Snapshot) { r.delete(all[2]) }},
+		"a late one of another leader": {change: func(r *trial, _ []backup.Snapshot) { foreign(r, backup.Snapshot{Kind: backup.Full, LastRevision: 12}) }, reason: "the snapshots end at revision 12"},
+		"one of another history": {signed: true, change: func(r *trial, _ []backup.Snapshot) {
+			foreign(r, backup.Snapshot{Kind: backup.Full, LastRevision: 14, Proof: &backup.Proof{History: backup.NewHistory()}})
+		}, reason: "begins another history"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys := ""
+			if c.signed {
+				keys = signaturetest.Keys(t)
+			}
+			r := newTrial(t, keys)
+			r.config.Schedule, r.config.Retention.Limit = "0 0 1 1 *", 1
+			n := r.session()
+			r.takes(n, backup.Full)
+			for _, kind := range []backup.Kind{backup.Full, backup.Delta, backup.Delta} {
+				r.clock.Step(time.Minute)
+				r.etcd.put("key", 0)
+				if kind == backup.Full {
+					r.etcd.put("key", 0)
+				}
+				r.takes(n, kind)
+			}
+			all, err := r.store.List(t.Context())
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(all).To(HaveLen(5), "a delta comes before a full snapshot")
+			c.change(r, all)
+			left, err := r.store.List(t.Context())
+			r.Expect(err).NotTo(HaveOccurred())
+
+			n.removeExpired(t.Context())
+			if c.reason == "" {
+				r.Expect(n.next(r.clock.Now())).To(BeNil())
+				return
+			}
+			r.Expect(r.store.List(t.Context())).To(Equal(left), "what is left may be all that there is")
+			r.Expect(r.s.Healthy()).To(MatchError(ContainSubstring(c.reason)))
+			r.Expect(r.states()).To(Equal(append([]backup.Interval{}, backup.Restorable(left, nil)...)))
+			next := n.next(r.clock.Now())
+			r.Expect(next).NotTo(BeNil())
+			r.Expect(next.kind).To(Equal(backup.Full))
+			r.Expect(n.perform(t.Context(), next)).To(Succeed())
+			chain, err := r.s.Latest(t.Context())
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(chain.Full.LastRevision).To(Equal(int64(14)))
+			r.Expect(chain.Last().Name()).To(Equal(r.told[len(r.told)-1]))
+			n.removeExpired(t.Context())
+			r.Expect(r.s.Healthy()).To(Succeed())
+			r.Expect(n.next(r.clock.Now())).To(BeNil(), "one is enough")
+		})
+	}
+}
+
+// So it does where garbage collection is switched off, as where the bucket has rules of its own: it looks once an hour, and removes nothing.
+func TestAStoreIsInspectedWithoutCollections(t *testing.T) {
+	r := newTrial(t, "")
+	r.config.Schedule, r.config.Retention.Limit = "0 0 1 1 *", 1
+	n := r.session()
+	for range 3 {
+		r.etcd.put("key", 0)
+		r.clock.Step(time.Minute)
+		r.takes(n, backup.Full)
+	}
+	all, err := r.store.List(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(n.look(r.clock.Now(), 3*time.Minute)).To(BeFalse())
+	r.clock.Step(time.Hour)
+	r.Expect(n.look(r.clock.Now(), time.Hour)).To(BeTrue())
+	n.inspect(t.Context())
+	r.Expect(r.store.List(t.Context())).To(Equal(all))
+	r.Expect(n.next(r.clock.Now())).To(BeNil())
+	r.delete(all[3:]...)
+	n.inspect(t.Context())
+	next := n.next(r.clock.Now())
+	r.Expect(next).NotTo(BeNil())
+	r.Expect(next.kind).To(Equal(backup.Full))
+	r.Expect(r.store.List(t.Context())).To(Equal(all[:3]))
+	r.Expect(r.states()).To(Equal(backup.Restorable(all[:3], nil)))
 }
 
 // A store that cannot be listed has said nothing about what can be restored; one that fails has said nothing about its snapshots.

@@ -314,6 +314,19 @@ func TestTheStoreIsCurrentAsOfTheBeginning(t *testing.T) {
 	r.Expect(r.s.Current()).To(Equal(noon.Add(10 * time.Minute)))
 }
 
+// What was known of the store in an earlier term says nothing in the next one: other members have led in between. Until the store was listed, what they have
+// reported stays.
+func TestAnEarlierTermIsForgotten(t *testing.T) {
+	r := newTrial(t, "")
+	end := r.lead()
+	r.full()
+	r.Expect(r.s.Current().IsZero()).To(BeFalse())
+	r.Expect(r.states()).NotTo(BeNil())
+	end()
+	r.Expect(r.s.Current().IsZero()).To(BeTrue())
+	r.Expect(r.states()).To(BeNil())
+}
+
 // A final snapshot is a full one.
 func TestAFinalSnapshot(t *testing.T) {
 	r := newTrial(t, "")

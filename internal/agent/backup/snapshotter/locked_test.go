@@ -28,7 +28,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// locking is a bucket that refuses to remove what it locks.
+// locking is a bucket that refuses to remove or replace what it locks.
 type locking struct {
 	mu sync.Mutex
 	// keys of its objects, beneath the prefix of the store.
@@ -74,6 +74,8 @@ func (l *locking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodDelete:
 		l.remove(w, key)
+	case r.Method == http.MethodPut:
+		l.write(w, key)
 	case r.Method == http.MethodGet && l.forbids != nil && l.forbids(prefix):
 		w.WriteHeader(http.StatusForbidden)
 	case r.Method == http.MethodGet:
@@ -85,6 +87,16 @@ func (l *locking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		_, _ = fmt.Fprintf(w, "<ListBucketResult>%s</ListBucketResult>", list.String())
 	}
+}
+
+func (l *locking) write(w http.ResponseWriter, key string) {
+	if is := slices.Contains(l.keys, key); is && l.locks != nil && l.locks(key) {
+		w.WriteHeader(cmp.Or(l.status, http.StatusForbidden))
+		return
+	} else if !is {
+		l.keys = append(l.keys, key)
+	}
+	w.Header().Set("ETag", `"1"`)
 }
 
 func (l *locking) remove(w http.ResponseWriter, key string) {
@@ -130,6 +142,27 @@ func (l *locking) collects(t *testing.T, clock *testingclock.FakeClock, timeout 
 	s, err := New(Config{Options: o, Etcd: at{40}, Store: l.open(t, ""), Clock: clock, Log: log})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return &session{Snapshotter: s, leases: map[int64]int64{}}
+}
+
+// A snapshot is kept again where the bucket locks its marker: the answer may have been lost, and a second Restore of an idle cluster has the same final
+// snapshot.
+func TestASnapshotIsKeptAgainBesideLockedObjects(t *testing.T) {
+	g := NewWithT(t)
+	bucket := &locking{locks: func(string) bool { return true }}
+	bucket.minutes(1, 2)
+	n := bucket.collects(t, testingclock.NewFakeClock(noon.Add(6*time.Hour)), machine.Patience(), logr.Discard())
+	first := backup.Snapshot{Kind: backup.Full, LastRevision: 1, Created: noon.Add(time.Minute), Compression: backup.None}
+	for range 2 {
+		kept, err := n.Keep(t.Context(), first.Name())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect([]bool{kept.Kept, kept.Marked}).To(Equal([]bool{true, true}))
+	}
+	g.Expect(bucket.keys).To(HaveLen(3))
+	g.Expect(bucket.keys).To(ContainElement("kept/keep." + first.Name()))
+	bucket.keys = slices.DeleteFunc(bucket.keys, func(key string) bool { return strings.HasPrefix(key, "kept/") })
+	_, err := n.Keep(t.Context(), first.Name())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(bucket.keys).To(HaveLen(3), "a person had released it")
 }
 
 // A bucket that locks objects for some days refuses to remove the younger ones; a legal hold, or an earlier lock that lasts longer, older ones: all others

@@ -5,6 +5,7 @@
 package snapshotter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (s *Snapshotter) session(ctx context.Context) error {
 	for {
 		request, err := n.idle(ctx)
 		if err == nil && request == nil {
-			n.removeExpired(ctx)
+			n.inspect(ctx)
 			continue
 		}
 		if err == nil {
@@ -100,7 +101,7 @@ func (n *session) resume(ctx context.Context) error {
 	}
 	n.stored = chain.LastRevision()
 	n.checked, n.fullDue = now, n.schedule.after(lastFull, now)
-	n.deltaDue, n.collectionDue = now.Round(0).Add(n.config.DeltaPeriod), now.Round(0).Add(n.config.CollectionPeriod)
+	n.deltaDue, n.collectionDue = now.Round(0).Add(n.config.DeltaPeriod), now.Round(0).Add(n.inspectionPeriod())
 	reason := n.whyFullFirst(ctx, err, chain, revision)
 	n.config.Log.Info("Taking snapshots", "revision", revision, "stored", n.stored, "nextFull", n.fullDue)
 	if reason == "" && n.stored == revision {
@@ -191,7 +192,7 @@ func (n *session) recordAgain(ctx context.Context) error {
 // tick is how often due times are checked. Checking, unlike waiting, survives a clock that jumps.
 const tick = time.Second
 
-// idle collects events until a snapshot is requested, and returns the request; if a garbage collection is due, it returns
+// idle collects events until a snapshot is requested, and returns the request; if the store is to be inspected, it returns
 // nil.
 //
 // The watch ends with it: while a snapshot is written, etcd keeps the events, not this process.
@@ -236,7 +237,7 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 // leap is how far a clock must jump to count as set rather than adjusted.
 const leap = time.Minute
 
-// look requests the snapshots that are due, and reports whether a garbage collection is. elapsed is the time since the last
+// look requests the snapshots that are due, and reports whether an inspection of the store is. elapsed is the time since the last
 // call by the monotonic clock. Everything else goes by the wall clock: now loses its monotonic reading, which Go would compare by.
 //
 // Retention goes by age: after the clock was set, it waits until the clock has run undisturbed for a whole period. A clock that is
@@ -247,7 +248,7 @@ func (n *session) look(now time.Time, elapsed time.Duration) (collect bool) {
 	now = now.Round(0)
 	if ahead := now.Sub(last) - elapsed; ahead.Abs() > leap {
 		n.config.Log.Info("The clock was set", "ahead", ahead.Round(time.Second))
-		n.collectionDue = now.Add(n.config.CollectionPeriod)
+		n.collectionDue = now.Add(n.inspectionPeriod())
 		if ahead < 0 {
 			n.fullDue, n.deltaDue = n.schedule.after(now, now), now.Add(n.config.DeltaPeriod)
 		}
@@ -261,11 +262,45 @@ func (n *session) look(now time.Time, elapsed time.Duration) (collect bool) {
 		// Without changes nothing is written, but etcd is asked for them.
 		n.schedules(want{kind: backup.Delta})
 	}
-	if n.config.CollectionPeriod > 0 && !now.Before(n.collectionDue) {
-		n.collectionDue = now.Add(n.config.CollectionPeriod)
+	if !now.Before(n.collectionDue) {
+		n.collectionDue = now.Add(n.inspectionPeriod())
 		return true
 	}
 	return false
+}
+
+// inspectionPeriod is how often the store is listed: for each garbage collection, and where these are switched off, to see what else has become of it.
+func (n *session) inspectionPeriod() time.Duration {
+	return cmp.Or(n.config.CollectionPeriod, time.Hour)
+}
+
+// inspect checks whether the store leads to the newest snapshot, and removes what has expired unless that is switched off.
+func (n *session) inspect(ctx context.Context) {
+	if n.config.CollectionPeriod > 0 {
+		n.removeExpired(ctx)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.config.Timeout)
+	defer cancel()
+	_, _ = n.listed(ctx, n.config.Clock.Now())
+}
+
+// listed lists the store, and reports whether it leads to the newest snapshot. If it does not, a full one comes next.
+func (n *session) listed(ctx context.Context, now time.Time) (list []backup.Snapshot, ok bool) {
+	list, err := n.config.Store.List(ctx)
+	if err != nil {
+		n.config.Log.Error(err, "Listing the store failed")
+		return nil, false
+	}
+	n.foundRestorable(list)
+	if err := n.leadsOn(list); err != nil {
+		n.replaceBroken(list, err, now)
+		return nil, false
+	}
+	if n.config.Store.Trust() != backup.TrustAll {
+		n.supersede(list, now)
+	}
+	return list, true
 }
 
 // schedules requests a snapshot without waiting for it. It cannot fail while Run is running.
@@ -274,7 +309,7 @@ func (n *session) schedules(w want) {
 	_, _ = n.submit(w, true)
 }
 
-// removeExpired removes what retention no longer keeps. No snapshot is taken while it does, so it takes no longer than one may. What it leaves is
+// removeExpired removes what retention no longer keeps, unless the store does not lead to the newest snapshot: then a full one comes first. No snapshot is taken while it does, so it takes no longer than one may. What it leaves is
 // removed next time.
 func (n *session) removeExpired(ctx context.Context) {
 	n.keeping.Lock()
@@ -282,17 +317,13 @@ func (n *session) removeExpired(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, n.config.Timeout)
 	defer cancel()
 	now := n.config.Clock.Now()
-	list, err := n.config.Store.List(ctx)
-	if err != nil {
-		n.config.Log.Error(err, "Garbage collection failed")
-		return
+	list, ok := n.listed(ctx, now)
+	if !ok {
+		return // what is left may be all that there is until the full snapshot is taken
 	}
 	retention := n.config.Retention
 	retention.Due = n.schedule.next
 	trust, gone := n.config.Store.Trust(), map[string]bool{}
-	if trust != backup.TrustAll {
-		n.supersede(list, now)
-	}
 	trusted, _ := backup.Trusted(list, trust, time.Time{})
 	if chain, _ := backup.Newest(trusted); chain.Full != nil {
 		if err := n.checkReadable(ctx, *chain.Full, chain.Last()); err != nil {

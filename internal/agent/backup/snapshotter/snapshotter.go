@@ -126,7 +126,8 @@ func New(config Config) (*Snapshotter, error) {
 	}, nil
 }
 
-// Full takes a full snapshot, or joins one that is in progress or queued, so that repeated requests do not pile up work.
+// Full takes a full snapshot, or joins one that is in progress or queued, so that repeated requests do not pile up work. One that is in progress may lack
+// what was written since it began: the caller compares the revision.
 // Canceling the context ends the wait, not the snapshot. Within MinInterval of the last requested snapshot, the next one
 // waits, and all callers until then share it.
 func (s *Snapshotter) Full(ctx context.Context, final bool) (backup.Snapshot, error) {
@@ -137,7 +138,7 @@ func (s *Snapshotter) Full(ctx context.Context, final bool) (backup.Snapshot, er
 	return *snapshot, nil
 }
 
-// Delta takes a delta snapshot of everything written before the call, in the same way. It returns nil without an error if
+// Delta takes a delta snapshot of everything written until it begins, in the same way. It returns nil without an error if
 // there are no changes.
 func (s *Snapshotter) Delta(ctx context.Context) (*backup.Snapshot, error) {
 	return s.ask(ctx, want{kind: backup.Delta})
@@ -307,6 +308,8 @@ func (s *Snapshotter) stop(err error) {
 	s.running = false
 	s.fail(err)
 	s.failure, s.distrusted, s.unreadable = nil, nil, nil
+	// Another member may lead next, and have reported more by the time at which this one leads again.
+	s.current, s.restorable, s.locked = time.Time{}, nil, ""
 }
 
 // fail fails all pending requests. The caller holds the lock.

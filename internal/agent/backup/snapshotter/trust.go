@@ -77,6 +77,39 @@ func (n *session) reaches(chain backup.Chain, record backup.Record) error {
 	return err
 }
 
+// leadsOn returns an error if the store does not lead to the snapshot that the next delta continues: it would lead nowhere. Objects may have been
+// removed, and a leader that was deposed may have written a full snapshot after the deltas of the present one.
+func (n *session) leadsOn(list []backup.Snapshot) error {
+	if n.stored == 0 {
+		return nil // a full snapshot comes next
+	}
+	trusted, _ := backup.Trusted(list, n.config.Store.Trust(), time.Time{})
+	chain, err := backup.Newest(trusted)
+	switch {
+	case err != nil:
+		return err
+	case chain.LastRevision() < n.stored:
+		return fmt.Errorf("the snapshots end at revision %d, and one of revision %d was taken: it was removed from the store, or another member has taken an older one after it", chain.LastRevision(), n.stored)
+	case chain.Full.Proof != nil && chain.Full.Proof.History != n.history:
+		return fmt.Errorf("%s, which another member has taken, begins another history", chain.Full.Name())
+	}
+	return nil
+}
+
+// replaceBroken has a full snapshot begin a new history after all that a store has that does not lead on. Why is reported until a snapshot is taken, and
+// where snapshots are signed until the next check: they may have been removed by an attacker.
+func (n *session) replaceBroken(list []backup.Snapshot, err error, now time.Time) {
+	n.config.Log.Error(err, "The store no longer leads to the newest snapshot")
+	n.follow(list, now)
+	n.beginAnew(err.Error())
+	if n.config.Store.Signed() {
+		n.distrust(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.failure = err
+}
+
 // supersede requests a full snapshot after one that may not be used, so that no restore is refused because of it. One that is dated
 // too far ahead has restores refused until a person removes it.
 func (n *session) supersede(list []backup.Snapshot, now time.Time) {
@@ -85,10 +118,18 @@ func (n *session) supersede(list []backup.Snapshot, now time.Time) {
 		return
 	}
 	n.config.Log.Error(err, "The store has a snapshot that may not be used")
-	if last := backup.LastTaken(list, n.config.Store.Trust(), now); last.After(n.newest) {
-		n.newest = last
+	n.follow(list, now)
+	untrusted, _ := errors.AsType[*backup.UntrustedError](err)
+	if refused, err := backup.ParseName(untrusted.Name); err == nil && !refused.Created.After(n.newest) {
 		n.forget()
 		n.stored = 0
+	}
+}
+
+// follow has the next snapshot be dated after those of a list.
+func (n *session) follow(list []backup.Snapshot, now time.Time) {
+	if last := backup.LastTaken(list, n.config.Store.Trust(), now); last.After(n.newest) {
+		n.newest = last
 	}
 }
 

@@ -29,7 +29,7 @@ const (
 	holdPrefix = "hold."
 )
 
-// Keep marks a snapshot, so that retention never removes it. It may be called again.
+// Keep marks a snapshot, so that retention never removes it. It may be called again, also where the bucket locks the marker.
 func (s *Store) Keep(ctx context.Context, name string) (backup.Snapshot, error) {
 	list, err := s.List(ctx)
 	if err != nil {
@@ -38,6 +38,9 @@ func (s *Store) Keep(ctx context.Context, name string) (backup.Snapshot, error) 
 	i := slices.IndexFunc(list, func(s backup.Snapshot) bool { return s.Name() == name })
 	if i < 0 {
 		return backup.Snapshot{}, fmt.Errorf("%s has no snapshot %s, so it is not marked as kept", s, name)
+	}
+	if list[i].Marked {
+		return list[i], nil
 	}
 	if err := s.objects.writeSmall(ctx, path.Join(s.keptFolder(), keptPrefix+name), "text/plain", []byte(name+"\n")); err != nil {
 		return backup.Snapshot{}, fmt.Errorf("marking snapshot %s as kept: %w", name, err)

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"maps"
 	"path"
 	"strings"
 	"sync"
@@ -40,7 +41,7 @@ type signatures struct {
 	// state of the keys that the proofs were verified with.
 	state  string
 	keys   *signature.Keys
-	proofs map[string]proven // by name of the signature
+	proofs map[string]proven // by name of the signature, of those that were last listed
 }
 
 type proven struct {
@@ -73,15 +74,18 @@ func (s *signatures) prove(ctx context.Context, snapshots []backup.Snapshot) (re
 	if err != nil {
 		return nil, err
 	}
-	candidates := map[string][]string{}
+	candidates, listed := map[string][]string{}, map[string]bool{}
 	err = s.objects.in(ctx, s.folder(), func(name string, _ *blob.ListObject) {
 		if r, err := signature.ParseName(name); err == nil {
-			candidates[r.Name] = append(candidates[r.Name], name)
+			candidates[r.Name], listed[name] = append(candidates[r.Name], name), true
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	maps.DeleteFunc(s.proofs, func(name string, _ proven) bool { return !listed[name] })
+	s.mu.Unlock()
 	reasons = map[string]string{}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)

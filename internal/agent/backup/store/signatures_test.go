@@ -369,6 +369,26 @@ func TestChangedSigningKeys(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("a key that the Secret of the signing keys does not have")))
 }
 
+// What was verified of a snapshot is forgotten once it is removed: an agent runs for months.
+func TestProofsOfRemovedSnapshots(t *testing.T) {
+	g := NewWithT(t)
+	s := inMemory(memblob.OpenBucket(nil), "ns/main", signaturetest.Keys(t))
+	w := &writer{t: t, s: s}
+	first, second := w.full(10, ""), w.full(20, "")
+	for range 2 {
+		list, err := s.List(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(list).To(HaveEach(HaveField("Proof", Not(BeNil()))))
+	}
+	g.Expect(s.signatures.proofs).To(HaveLen(2))
+	g.Expect(s.Delete(t.Context(), first)).To(Succeed())
+	list, err := s.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(list).To(HaveLen(1))
+	g.Expect(list[0].Proof).To(Equal(second.Proof))
+	g.Expect(s.signatures.proofs).To(HaveLen(1))
+}
+
 // reads is how a reader of etcd-backup-restore takes a key for a snapshot: a model of its ParseSnapshot, made from its source. It
 // takes keys with a folder v1 or v2; behind the last one there are at most three parts, and the name has four parts between dashes.
 // Its list ignores all other keys.
