@@ -28,7 +28,7 @@ type Snapshot struct {
 	StatefulSet StatefulSet
 	// Ordinals are the ordinals of the StatefulSet; the index is the ordinal. There are as many as replicas.
 	Ordinals []Ordinal
-	// Changing: the StatefulSet has another number of replicas than the Etcd asks for.
+	// Changing: the StatefulSet has another number of replicas than the Etcd asks for, or the members of a source cluster leave.
 	Changing bool
 	// Surplus are the names of the pods whose ordinal is not among the replicas.
 	Surplus []string

@@ -60,7 +60,7 @@ func membersKnown(s *state, _ *Step) string {
 	for i := range s.Members {
 		switch m := &s.Members[i]; {
 		case m.Owner == Unknown:
-			return undeclared(m, s.Sources > 0 && s.Goal.Size > 0)
+			return undeclared(m, s.Sources > 0 && s.Goal.KeepSources)
 		case m.Owner == Ours && s.listed(m.Ordinal) != m:
 			return fmt.Sprintf("two members are listed for ordinal %d (%x and %x): remove the one that does not run with etcdctl", m.Ordinal, s.listed(m.Ordinal).ID, m.ID)
 		}
@@ -68,7 +68,7 @@ func membersKnown(s *state, _ *Step) string {
 	return ""
 }
 
-// undeclared says what to do about a foreign member. Members of a source can be named as long as there is one, but not while members join it.
+// undeclared says what to do about a foreign member. Members of a source can be named until the cut-over, but not while members join it.
 func undeclared(m *Member, joins bool) string {
 	if m.Elsewhere != "" {
 		return fmt.Sprintf("%s (%x) has the name of a member of this StatefulSet, and other peer URLs (%s): a second Etcd of this name may have joined the source cluster, and its members are left alone. Delete one of the two Etcds; or, if it is this one's, name its URL in spec.etcd.additionalAdvertisedURLs", m.Name, m.ID, m.Elsewhere)

@@ -206,7 +206,8 @@ func votersOdd(s *state, step *Step) *Hold {
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("the members change, and the cluster has %d voters now, which tolerate no more failures than %d: %s is restarted once their number is odd. If that does not come about, see the task of type %s", voters, voters-1, o.Name, v1alpha1.MembershipChange)}
 }
 
-// membersChange reports whether members are being added or removed: the replicas differ from the spec, or not every ordinal votes.
+// membersChange reports whether members are being added or removed: the replicas differ from the spec, a source cluster leaves, or not every
+// ordinal votes.
 func (s *state) membersChange() bool {
 	return s.Snapshot.Changing || s.ownVoters() != s.Snapshot.Replicas()
 }

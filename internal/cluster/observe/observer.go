@@ -169,7 +169,8 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 		f.statefulSet.Foreign = foreign.String()
 	}
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
-	f.changing = len(f.ordinals) > 0 && etcd.Spec.Replicas > 0 && len(f.ordinals) != int(etcd.Spec.Replicas)
+	sourceLeaves := etcd.Source() != nil && !etcd.SourceStays()
+	f.changing = len(f.ordinals) > 0 && etcd.Spec.Replicas > 0 && (len(f.ordinals) != int(etcd.Spec.Replicas) || sourceLeaves)
 	return f, o.readSurroundings(ctx, reader, key, statefulSet.Spec.Template.Spec, f.ordinals)
 }
 

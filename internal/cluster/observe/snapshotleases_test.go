@@ -63,3 +63,22 @@ func TestOrdinalsOfPods(t *testing.T) {
 		g.Expect(s.Changing).To(Equal(changing))
 	}
 }
+
+// The members change also while those of a source leave, and the Etcd has as many as its spec says. Before the cut-over, an even number may stay for days.
+func TestMembersChangeWhileASourceLeaves(t *testing.T) {
+	etcd, objects := surrounded()
+	etcd.Spec.Replicas = 1
+	source := &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "s"}}}
+	observe := func() bool {
+		s, err := New(&closing{}, clocktesting.NewFakePassiveClock(time.Unix(0, 0))).Observe(t.Context(), apitest.API(objects...), etcd)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		return s.Changing
+	}
+	g := NewWithT(t)
+	etcd.Spec.Etcd.BootstrapWithExistingCluster = source
+	g.Expect(observe()).To(BeFalse(), "the source stays")
+	etcd.Spec.Etcd.BootstrapWithExistingCluster, etcd.Status.BootstrapWithExistingCluster = nil, &v1alpha1.BootstrapWithExistingClusterStatus{Source: source}
+	g.Expect(observe()).To(BeTrue(), "it leaves")
+	etcd.Status.BootstrapWithExistingCluster.Source = nil
+	g.Expect(observe()).To(BeFalse(), "it has left")
+}

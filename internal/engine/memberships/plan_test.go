@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -275,4 +279,36 @@ func TestNext(t *testing.T) {
 	g.Expect(wait).To(BeZero())
 	g.Expect(third.Spec.Suspend).To(BeTrue())
 	g.Expect(third.Name).To(HavePrefix("main-members-5-"))
+}
+
+// Two of three members are lost for good, a recovery rebuilds the first alone, and the spec asks for one: a task takes the other pods away, whose
+// members never join.
+func TestARecoveredClusterShrinksWithoutTheOthers(t *testing.T) {
+	g := NewWithT(t)
+	e := etcd(not(v1alpha1.ConditionScaled), func(e *v1alpha1.Etcd) {
+		e.Spec.Replicas, e.Status.Recovery = 1, &v1alpha1.ClusterRecovery{Task: "gone", TaskUID: "gone", Member: "main-0"}
+	})
+	k := members.Known{Etcd: e, Snapshot: clustertest.Healthy(3), List: []etcdclient.Member{{ID: 1, Name: "main-0"}}}
+	k.Snapshot.StatefulSet.Observed, k.Snapshot.Cluster.Leader = true, 1
+	k.Snapshot.Cluster.Voters = []cluster.Voter{{ID: 1, Name: "main-0", Serving: true}}
+	for i := range k.Snapshot.Ordinals {
+		o := &k.Snapshot.Ordinals[i]
+		o.Name, o.Member = e.PodName(int32(i)), e.PodName(int32(i))
+		if i > 0 {
+			*o = cluster.Ordinal{Name: o.Name, Member: o.Member, Class: v1alpha1.ClassDead, Pod: &cluster.Pod{UID: o.Pod.UID}}
+		}
+	}
+	decide := func() (membership.Input, membership.Decision) {
+		in := k.Input(members.Request{Goal: members.Goal(e, 0, false), Acting: members.Acting(e, k.Snapshot, nil)})
+		return in, membership.Decide(in)
+	}
+	g.Expect(mayBeDue(e, nil, false, false)).To(BeTrue())
+	for _, pod := range []int{2, 1} {
+		in, d := decide()
+		g.Expect(isDue(in, d, 0, nil)).To(BeTrue(), "%+v", d)
+		g.Expect(d.Step).To(HaveValue(And(HaveField("Action", membership.ScaleDown), HaveField("Ordinal", pod))))
+		k.Snapshot.Ordinals = k.Snapshot.Ordinals[:pod]
+	}
+	_, d := decide()
+	g.Expect(d.Conclusion).To(Equal(membership.Finished))
 }

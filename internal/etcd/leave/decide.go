@@ -5,6 +5,7 @@
 package leave
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ type timers struct {
 }
 
 func (t timers) next(k members.Known) timers {
+	k = declareAll(k)
 	return timers{t.members.Next(k), t.absent.Next(len(k.List) > 0 && len(own(k)) == 0, k.Snapshot.At, maxGap)}
 }
 
@@ -46,9 +48,26 @@ type decision struct {
 	why string
 }
 
+// declareAll returns what is known as if every member that has no name or peer URL of the Etcd's had been declared as one of the source. That may
+// have replaced its members since, and a deleted Etcd can declare no more. None of them is removed, and each counts by what it answers.
+func declareAll(k members.Known) members.Known {
+	if k.Etcd.Source() == nil {
+		return k
+	}
+	k.Etcd = k.Etcd.DeepCopy()
+	source := k.Etcd.Source()
+	for _, m := range k.List {
+		if members.Ordinal(k.Etcd, m) < 0 && !members.IsSource(k.Etcd, m) {
+			source.Members = append(source.Members, v1alpha1.BootstrapExistingMember{Name: cmp.Or(m.Name, hex(m.ID)), PeerURLs: m.PeerURLs})
+		}
+	}
+	return k
+}
+
 // decide is pure. It decides as for a migration that is given up, but without pods and agents: outside of a recovery, agents add no member,
-// and the Etcd's pods are deleted with it. Members that are not the Etcd's own stay.
+// and the Etcd's pods are deleted with it. Members that are not the Etcd's own stay, also undeclared ones.
 func decide(k members.Known, t timers) decision {
+	k = declareAll(k)
 	in := k.Input(members.Request{Goal: membership.Goal{KeepSources: true, KeepClaims: true, Single: true}, Timers: t.members})
 	// Source members that have already left do not come back.
 	in.Observed, in.BackedUp, in.Sources = true, true, 0

@@ -89,7 +89,10 @@ func TestDecide(t *testing.T) {
 		"a source is down":             {2, down(2), 60, "OthersServing: s2 does not serve: members change while every other one serves" + both},
 		"the quorum is lost":           {3, down(3, 4, 5), 60, "QuorumKept: 3 of 6 voters serve, which is not a quorum" + fmt.Sprintf(wayOut, "main-0 (a), main-1 (b), main-2 (c)")},
 		"the source is unreachable":    {2, func(k *members.Known) { k.List = nil }, 60, "ListKnown: no member answers the operator with a member list: members change only while a quorum answers. If the quorum is lost, restore it first" + fmt.Sprintf(wayOut, "its members")},
-		"a member was not declared":    {2, func(k *members.Known) { k.List[0].Name = "x" }, 60, "MembersKnown: x (1) is not a member of this StatefulSet and was not declared: remove it (etcdctl member remove 1)" + both},
+		"a member was not declared":    {2, replaced(0), 6, "RemoveMember b to 0"},
+		"none was declared":            {2, replaced(0, 1, 2), 6, "RemoveMember b to 0"},
+		"one that was not is down":     {2, func(k *members.Known) { replaced(0)(k); down(0)(k) }, 60, "OthersServing: x0 does not serve: members change while every other one serves" + both},
+		"one that was not has no name": {2, func(k *members.Known) { replaced(0)(k); k.List[0].Name, k.Snapshot.Cluster.Voters[0].Name = "", "" }, 6, "RemoveMember b to 0"},
 		"some of the source have left": {3, func(k *members.Known) { without(k, 2) }, 6, "RemoveMember c to 0"},
 		"all of the source have left":  {3, func(k *members.Known) { without(k, 3) }, 0, "left"},
 		"a request may be on its way":  {0, nil, 14, "its members have left; it is deleted once no request that adds one can take effect any more"},
@@ -154,6 +157,16 @@ func TestANameAloneIsNotRemoved(t *testing.T) {
 	url("http://main-0.main-peer.ns2.svc:2380")(&k)
 	without(&k, 3)
 	g.Expect(after(k, 0).String()).To(Equal("left"), "no source is left, so none is removed")
+}
+
+// replaced has the source replace members by others, which were not declared.
+func replaced(places ...int) func(*members.Known) {
+	return func(k *members.Known) {
+		for _, i := range places {
+			name := fmt.Sprintf("x%d", i)
+			k.List[i].Name, k.List[i].PeerURLs, k.Snapshot.Cluster.Voters[i].Name = name, []string{"http://" + name}, name
+		}
+	}
 }
 
 // down has members not serve, by their place in the list.

@@ -145,16 +145,23 @@ func (k Known) drains(i int) bool {
 	return pod != nil && pod.Node.Cordoned && pod.VolumeTrouble == ""
 }
 
+// Joining is what a Snapshot alone shows of members that change the list themselves, as a sentence; empty if they do not.
+func Joining(etcd *v1alpha1.Etcd, s *cluster.Snapshot) string {
+	return Known{Etcd: etcd, Snapshot: s}.joining()
+}
+
 // joining returns a sentence if members change the list themselves, as they do in a recovered cluster until the operator announces who
-// leaves; empty otherwise. From then on they wait for the operator, which must not wait for them.
+// leaves; empty otherwise. From then on they wait for the operator, which must not wait for them. Nor does it wait for more members than the
+// spec asks for: the others are to leave, and may have no volume to join from.
 func (k Known) joining() string {
-	voters, removed := len(k.Snapshot.Cluster.Voters), 0
-	for i := range k.Snapshot.Ordinals {
+	voters, wanted := len(k.Snapshot.Cluster.Voters), min(k.Snapshot.Replicas(), int(k.Etcd.Spec.Replicas))
+	removed := 0
+	for i := range wanted {
 		if o := &k.Snapshot.Ordinals[i]; k.isRemoved(i, o) || refusesList(o) {
 			removed++ // it has joined, or cannot, and only another pod of it would
 		}
 	}
-	if k.Etcd.Status.Recovery == nil || k.Announced || voters+removed >= k.Snapshot.Replicas() || voters > 0 && k.Etcd.Surges() {
+	if k.Etcd.Status.Recovery == nil || k.Announced || voters+removed >= wanted {
 		return ""
 	}
 	return "the cluster was recovered or has woken up, and its members join it"

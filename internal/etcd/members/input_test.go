@@ -559,9 +559,41 @@ func TestASecondMemberStandsInBesideOthers(t *testing.T) {
 	k.Etcd.Spec.Replicas, k.Etcd.Status.Recovery, k.Snapshot.Cluster.Voters = 1, &v1alpha1.ClusterRecovery{}, []cluster.Voter{{Serving: true}}
 	metav1.SetMetaDataAnnotation(&k.Etcd.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
 	g := NewWithT(t)
-	g.Expect(k.Input(Request{}).Acting).NotTo(BeEmpty())
+	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).NotTo(BeEmpty())
 	k.Etcd.Spec.SurgePolicy = v1alpha1.SurgeSingleMember
 	g.Expect(Acting(k.Etcd, k.Snapshot, nil)).To(BeEmpty())
+	g.Expect(k.Input(Request{}).Acting).To(BeEmpty())
+}
+
+// A recovered cluster that is to have fewer members than replicas does not wait for those that are to leave, which may have no volume and never
+// join: the StatefulSet has their replicas until a change of members, which waits for nothing else.
+func TestMembersThatAreToLeaveNeedNotJoin(t *testing.T) {
+	for name, c := range map[string]struct {
+		replicas, wanted, voters int
+		removed                  []int
+		joins                    bool
+	}{
+		"one of three, to one":                       {3, 1, 1, nil, false},
+		"one of three, and three are wanted":         {3, 3, 1, nil, true},
+		"three of five, to three":                    {5, 3, 3, nil, false},
+		"two of five, to three":                      {5, 3, 2, nil, true},
+		"two of five, and one that leaves, to three": {5, 3, 2, []int{4}, true},
+		"two of five, and one that stays, to three":  {5, 3, 2, []int{2}, false},
+		"three of four while volumes move":           {4, 3, 3, nil, false},
+		"three of three, to five":                    {3, 5, 3, nil, false},
+		"two of three, to five":                      {3, 5, 2, nil, true},
+	} {
+		k := known(c.replicas)
+		k.Etcd.Spec.Replicas, k.Etcd.Status.Recovery, k.List = int32(c.wanted), &v1alpha1.ClusterRecovery{}, k.List[:c.voters]
+		for i := range c.voters {
+			k.Snapshot.Cluster.Voters = append(k.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Ordinal: i})
+		}
+		for _, i := range c.removed {
+			o := &k.Snapshot.Ordinals[i]
+			o.Class, o.Answers, o.Serving, o.Read = v1alpha1.ClassDead, false, false, cluster.Read{Etcd: "etcd", Removed: "ff"}
+		}
+		NewWithT(t).Expect(k.Input(Request{}).Acting != "").To(Equal(c.joins), name)
+	}
 }
 
 // The members of a recovered cluster add themselves, until the operator has told them how members change: then they wait for it, and it does

@@ -7,6 +7,7 @@
 package scale
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -45,7 +46,7 @@ type input struct {
 	size int32
 	// listed is how many replicas the listed members need, although the StatefulSet may have fewer.
 	listed int32
-	// heldBy is what blocks the task that changes the members; nil if nothing does.
+	// heldBy is what blocks the task that changes the members, or its creation; nil if nothing does.
 	heldBy *v1alpha1.Hold
 	// surges: a further member stands in for the only one that the spec asks for, or while volumes move.
 	surges bool
@@ -161,10 +162,23 @@ func size(st *state.State, first firststart.View, wake hibernation.WakeUp) Size 
 	if set != nil {
 		f.have, f.listed = set.Spec.Replicas, listed(etcd, st.Snapshot, st.Tasks)
 	}
-	if t := etcdtasks.ChangingMembers(st.Tasks); t != nil && t.Status.Membership != nil {
-		f.heldBy = t.Status.Membership.HeldBy
-	}
+	f.heldBy = heldBy(st)
 	return decide(f)
+}
+
+// heldBy returns what blocks the task that changes the members, or keeps one from being created; nil if nothing does.
+func heldBy(st *state.State) *v1alpha1.Hold {
+	if t := etcdtasks.ChangingMembers(st.Tasks); t != nil && t.Status.Membership != nil {
+		return t.Status.Membership.HeldBy
+	}
+	if st.Snapshot == nil || st.Snapshot.Replicas() == 0 {
+		return nil
+	}
+	acting := cmp.Or(members.Acting(st.Etcd, st.Snapshot, st.Tasks), members.Joining(st.Etcd, st.Snapshot))
+	if acting == "" {
+		return nil
+	}
+	return &v1alpha1.Hold{Guard: v1alpha1.GuardName(membership.GuardNothingElseActs), Message: acting + ": members change after that"}
 }
 
 // Conditions returns the condition Scaled, whether the cluster has as many members as its spec asks for, and ScaleOperationComplete.

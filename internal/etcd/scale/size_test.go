@@ -6,6 +6,7 @@ package scale
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -109,6 +110,32 @@ func TestScaledByHand(t *testing.T) {
 			got := size(&state.State{Etcd: etcd, StatefulSet: setOf(replicas), Snapshot: tc.snapshot, Tasks: tc.tasks}, firststart.View{}, hibernation.WakeUp{})
 			NewWithT(t).Expect(got.Replicas).To(Equal(tc.want), got.Why)
 		})
+	}
+}
+
+// Where no task changes the members yet, the condition says what comes before.
+func TestScaledWhileNoTaskChangesMembers(t *testing.T) {
+	recovering := v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Name: "recover"}, Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumLossRecovery}}
+	recovering.Status.State, recovering.Status.Recovery = v1alpha1.TaskStateInProgress, &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryGrowing, Source: v1alpha1.RecoverFromData}
+	for name, c := range map[string]struct {
+		wanted   int32
+		tasks    []v1alpha1.EtcdOperatorTask
+		recorded *v1alpha1.ClusterRecovery
+		why      string
+	}{
+		"a recovery grows":         {1, []v1alpha1.EtcdOperatorTask{recovering}, &v1alpha1.ClusterRecovery{}, "the cluster has 3 members, and the spec asks for 1; NothingElseActs: task recover starts the cluster as a new one: members change after that"},
+		"a recovery was deleted":   {5, nil, &v1alpha1.ClusterRecovery{}, "the cluster has 3 members, and the spec asks for 5; NothingElseActs: the cluster was recovered or has woken up, and its members join it: members change after that"},
+		"enough have joined":       {1, nil, &v1alpha1.ClusterRecovery{}, "the cluster has 3 members, and the spec asks for 1: they change one at a time"},
+		"nothing acts beside them": {5, nil, nil, "the cluster has 3 members, and the spec asks for 5: they change one at a time"},
+	} {
+		etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "etcd-main"}, Spec: v1alpha1.EtcdSpec{Replicas: c.wanted}}
+		etcd.Status.ClusterSize, etcd.Status.Recovery = 3, c.recorded
+		s := clustertest.Healthy(3)
+		s.Cluster.Voters = s.Cluster.Voters[:1]
+		got := size(&state.State{Etcd: etcd, StatefulSet: setOf(3), Snapshot: s, Tasks: c.tasks}, firststart.View{}, hibernation.WakeUp{})
+		g := NewWithT(t)
+		g.Expect(got.Why).To(Equal(c.why), name)
+		g.Expect(got.Reason == v1alpha1.ReasonScalingHeld).To(Equal(strings.Contains(c.why, "NothingElseActs")), name)
 	}
 }
 

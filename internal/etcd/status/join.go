@@ -15,10 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// joined returns the record of a source cluster: its members once the Etcd's have joined, and its newest spec, until its members have left.
+// joined returns the record of a source cluster: its members once the Etcd's have joined, and its newest spec, until its members have left. The record
+// ends if the Etcd's members leave instead.
 // The Snapshot is nil if there are no members.
 func joined(etcd *v1alpha1.Etcd, recorded *v1alpha1.BootstrapWithExistingClusterStatus, s *cluster.Snapshot, now metav1.Time) *v1alpha1.BootstrapWithExistingClusterStatus {
 	switch {
+	case etcd.LeavesSource() && s != nil && s.Quorate() && len(s.Cluster.Voters) > 0 && len(ownVoters(s)) == 0:
+		return nil // it was given up, and may be joined once more
 	case recorded == nil && (!etcd.SourceStays() || s == nil || !haveJoined(s)):
 		return nil
 	case recorded == nil:
@@ -58,11 +61,15 @@ func bootstrapped(etcd *v1alpha1.Etcd, recorded *v1alpha1.BootstrapWithExistingC
 	switch own := 0; {
 	case recorded == nil && !etcd.SourceStays():
 		return nil
+	case recorded == nil && etcd.LeavesSource():
+		c = conditions.False(is, v1alpha1.ReasonBootstrapInProgress, "spec.replicas is 0: the members leave the source cluster, or have left it. To join it once more, set spec.replicas; otherwise delete the Etcd.")
 	case recorded == nil:
 		if s != nil {
 			own = len(ownVoters(s))
 		}
 		c = conditions.False(is, v1alpha1.ReasonBootstrapInProgress, "%d of %d members have joined the source cluster.", own, etcd.Spec.Replicas)
+	case etcd.LeavesSource():
+		c = conditions.True(is, v1alpha1.ReasonBootstrapSucceeded, "spec.replicas is 0: the members leave the source cluster. To join it once more, set spec.replicas; otherwise delete the Etcd.")
 	case etcd.SourceStays():
 		c = conditions.True(is, v1alpha1.ReasonBootstrapSucceeded, "The members have joined the source cluster, which keeps the quorum. To cut over, remove spec.etcd.bootstrapWithExistingCluster; to give up, set spec.replicas to 0.")
 	case recorded.Source != nil:

@@ -6,6 +6,7 @@ package status
 
 import (
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -90,6 +91,35 @@ func TestJoined(t *testing.T) {
 	record = joined(etcd, record, beside(3, 3, 0), now)
 	g.Expect(record.Source).To(BeNil())
 	g.Expect(bootstrapped(etcd, record, nil)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", "The members of the source cluster have left.")))
+}
+
+// A migration that was given up can begin again: whether the members have joined is known of the newest time alone.
+func TestJoinedOnceMore(t *testing.T) {
+	g := NewWithT(t)
+	now := metav1.Now()
+	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	etcd.Spec.Etcd.BootstrapWithExistingCluster = &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "s"}}}
+	first := joined(etcd, nil, beside(3, 2, 3), now)
+	g.Expect(first).NotTo(BeNil())
+
+	etcd.Spec.Replicas = 0
+	for _, own := range []int{2, 1} {
+		g.Expect(joined(etcd, first, beside(3, own, 3), now)).To(Equal(first), "they leave")
+	}
+	g.Expect(bootstrapped(etcd, first, beside(3, 1, 3))).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Message", HavePrefix("spec.replicas is 0: the members leave the source cluster. "))))
+	lost := beside(1, 0, 3)
+	lost.Cluster.LeaderKnown = false
+	for _, unknown := range []*cluster.Snapshot{nil, lost, {}} {
+		g.Expect(joined(etcd, first, unknown, now)).To(Equal(first), "no quorum says who is listed")
+	}
+	g.Expect(joined(etcd, first, beside(1, 0, 3), now)).To(BeNil())
+	g.Expect(bootstrapped(etcd, nil, beside(0, 0, 3))).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", "spec.replicas is 0: the members leave the source cluster, or have left it. To join it once more, set spec.replicas; otherwise delete the Etcd.")))
+
+	etcd.Spec.Replicas = 3
+	again := metav1.NewTime(now.Add(time.Hour))
+	g.Expect(joined(etcd, nil, beside(3, 0, 3), again)).To(BeNil())
+	g.Expect(bootstrapped(etcd, nil, beside(3, 0, 3))).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", "0 of 3 members have joined the source cluster.")))
+	g.Expect(joined(etcd, nil, beside(3, 2, 3), again)).To(HaveField("JoinedAt", again))
 }
 
 // Until the last member of the source has left, the status says nowhere that the newest spec is carried out: what is left of the source is
