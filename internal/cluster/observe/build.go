@@ -86,6 +86,7 @@ func build(f input) *cluster.Snapshot {
 	}
 	for _, m := range f.members {
 		if m.Learner {
+			s.Cluster.Learners = append(s.Cluster.Learners, cluster.Learner{ID: m.ID, Name: sanitize.Text(m.Name, maxName), PeerURLs: m.PeerURLs})
 			continue
 		}
 		v := cluster.Voter{ID: m.ID, Name: listedAs(m), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
