@@ -32,7 +32,9 @@ type Snapshot struct {
 	Changing bool
 	// Surplus are the names of the pods whose ordinal is not among the replicas.
 	Surplus []string
-	Cluster Cluster
+	// LastVoters is how many voters the status of the Etcd records; 0 if none.
+	LastVoters int
+	Cluster    Cluster
 }
 
 // StatefulSet has the fields of the StatefulSet that decisions need.
