@@ -389,6 +389,10 @@ type EtcdStatus struct {
 	// hibernated cluster wakes up with this many members.
 	// +optional
 	ClusterSize int32 `json:"clusterSize,omitempty"`
+	// voters is the number of voters in the member list, as it was seen last while there was a quorum; absent if it never was. Unlike
+	// clusterSize, it has no member that has yet to join.
+	// +optional
+	Voters int32 `json:"voters,omitempty"`
 	// members of the cluster.
 	// +listType=map
 	// +listMapKey=name

@@ -90,11 +90,14 @@ func (s *Snapshot) Unreachable() (names []string, quorate bool) {
 		}
 	}
 	if voters == 0 {
-		// No voter has returned the member list: every replica may be one.
+		// No voter has returned the member list: every replica may be one, as far as so many voted when a quorum was seen last.
 		if proven {
 			return names, true // however few they are: a recovered cluster has one voter at first
 		}
 		voters = s.Replicas()
+		if s.LastVoters > 0 {
+			voters = min(voters, s.LastVoters) // the others may have yet to join
+		}
 	}
 	return names, len(names) > 0 && quorum.Exists(unreachable, voters)
 }

@@ -111,6 +111,8 @@ func TestUnreachable(t *testing.T) {
 		"two of four":                            {ordinals: []func(*Ordinal){ready, ready}, change: foreign(true), names: []string{"m-0", "m-1"}},
 		"no list of members is known":            {ordinals: []func(*Ordinal){ready, ready}, change: func(s *Snapshot) { s.Cluster.Voters = nil }, names: []string{"m-0", "m-1"}, quorate: true},
 		"no list, and one does not answer":       {ordinals: []func(*Ordinal){ready}, change: func(s *Snapshot) { s.Cluster.Voters = nil }, names: []string{"m-0"}},
+		"no list, and one voted at last":         {ordinals: []func(*Ordinal){ready}, change: func(s *Snapshot) { s.Cluster.Voters, s.LastVoters = nil, 1 }, names: []string{"m-0"}, quorate: true},
+		"no list, and five voted at last":        {ordinals: []func(*Ordinal){ready, ready}, change: func(s *Snapshot) { s.Cluster.Voters, s.LastVoters = nil, 5 }, names: []string{"m-0", "m-1"}, quorate: true},
 	} {
 		s := serving(3)
 		for i, change := range c.ordinals {

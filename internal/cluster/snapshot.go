@@ -32,7 +32,9 @@ type Snapshot struct {
 	Changing bool
 	// Surplus are the names of the pods whose ordinal is not among the replicas.
 	Surplus []string
-	Cluster Cluster
+	// LastVoters is how many voters the status of the Etcd records; 0 if none.
+	LastVoters int
+	Cluster    Cluster
 }
 
 // StatefulSet has the fields of the StatefulSet that decisions need.
@@ -190,6 +192,8 @@ type Cluster struct {
 	// LeaderKnown: a member that answers knows a leader, so there is a quorum, or there was one an election timeout ago.
 	LeaderKnown bool
 	Voters      []Voter
+	// Learners are listed and have no vote; etcd has one at a time.
+	Learners []Learner
 	// Alarms that the members which serve report: those of the cluster, ordered. A member that was cut off does not know which were disarmed.
 	Alarms []Alarm
 }
@@ -227,6 +231,15 @@ type Voter struct {
 	// Endpoint at which a foreign voter answered, and its Lag, as for an ordinal; empty if it did not answer.
 	Endpoint string
 	Lag      uint64
+}
+
+// Learner is a listed member without a vote.
+type Learner struct {
+	ID uint64
+	// Name of the member; empty until it has started once.
+	Name string
+	// PeerURLs under which it is listed.
+	PeerURLs []string
 }
 
 // Replicas of the StatefulSet.

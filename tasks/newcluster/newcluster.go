@@ -276,6 +276,8 @@ func (in Input) Describe() string {
 			is = fmt.Sprintf("%s is %s (%s: %s)", o.Name, o.Class, o.Pod.Refusal.Reason, o.Pod.Refusal.Message)
 		case in.mayBeRemoved(i) && o.Pod.ListChanged:
 			is = fmt.Sprintf("%s is %s: the member list has changed since its pod was prepared to join, and its etcd refuses to start. Delete pod %s, and it joins", o.Name, o.Class, o.Name)
+		case in.needsNewestTemplate(o):
+			is += fmt.Sprintf(": its pod has an older template than the StatefulSet, and rollouts wait for this task. Delete pod %s, and it starts with the newest template", o.Name)
 		case in.mayBeRemoved(i):
 			is += fmt.Sprintf(", and no voter: if etcdctl member list does not name it, it was removed, and joins again once pod %s is deleted", o.Name)
 		}
@@ -290,6 +292,13 @@ func (in Input) mayBeRemoved(ordinal int) bool {
 	o, c := in.Snapshot.Ordinals[ordinal], in.Snapshot.Cluster
 	return o.Class == v1alpha1.ClassDead && o.Pod != nil && o.Pod.Prepared && c.LeaderKnown &&
 		!slices.ContainsFunc(c.Voters, func(v cluster.Voter) bool { return v.Ordinal == ordinal })
+}
+
+// needsNewestTemplate reports whether the etcd of an ordinal was started and has ended, and the template of its pod was changed since. Its member does
+// not serve, and its volume stays, so a person may delete the pod.
+func (in Input) needsNewestTemplate(o cluster.Ordinal) bool {
+	set := in.Snapshot.StatefulSet
+	return o.Pod != nil && o.KnownClass() == v1alpha1.ClassDead && o.Pod.Prepared && set.Observed && set.UpdateRevision != "" && !o.Pod.At(set.UpdateRevision)
 }
 
 // Quorate reports whether there is a quorum: enough voters serve, or a member that answers knows a leader.

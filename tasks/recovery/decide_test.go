@@ -69,6 +69,13 @@ func ended(ordinal int) func(*Input) {
 	}
 }
 
+// at has the pod of main-1 be at a revision, and outdated the StatefulSet be at the newest one.
+func at(revision string) func(*Input) {
+	return func(in *Input) { in.Snapshot.Ordinals[1].Pod.Revision = revision }
+}
+
+func outdated(in *Input) { in.Snapshot.StatefulSet.UpdateRevision = "newest" }
+
 // refuses has the agent of a member keep it from starting.
 func refuses(ordinal int, reason string) func(*Input) {
 	return func(in *Input) {
@@ -211,6 +218,11 @@ func TestPhases(t *testing.T) {
 		"the list has changed since one was prepared": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), func(in *Input) {
 			in.Snapshot.Ordinals[1].Pod.ListChanged = true
 		}), 0, tasks.Continue, growing, "main-1 is Dead: the member list has changed since its pod was prepared to join, and its etcd refuses to start. Delete pod main-1, and it joins"},
+		"the template of one was fixed": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), at("older"), outdated), 0, tasks.Continue, growing, "main-1 is Dead: its pod has an older template than the StatefulSet, and rollouts wait for this task. Delete pod main-1, and it starts with the newest template"},
+		"that of one is the newest":     {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), at("newest"), outdated), 0, tasks.Continue, growing, "main-1 is Dead, and no voter"},
+		"its report is stale": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), at("older"), outdated, func(in *Input) {
+			in.Snapshot.Ordinals[1].Pod.Node.Trouble = "not ready"
+		}), 0, tasks.Continue, growing, "unknown now: its node"},
 		"a voter has ended": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), func(in *Input) {
 			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: 9, Ordinal: 1})
 		}), 0, tasks.Continue, growing, "main-1 is Dead; main-2"},

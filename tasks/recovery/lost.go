@@ -79,11 +79,15 @@ func quorumLost(s *cluster.Snapshot, fewest int) (lost bool, why string) {
 	return true, fmt.Sprintf("%s %s no leader, and the remaining members are too few to form a quorum", strings.Join(answering, ", "), verbs)
 }
 
-// fewestVoters returns how many voters the cluster has at least, by what is recorded of the tasks that change their number. It is pure.
+// fewestVoters returns how many voters the cluster has at least, by what is recorded of them and of the tasks that change their number. It is
+// pure.
 func fewestVoters(etcd *v1alpha1.Etcd, all []v1alpha1.EtcdOperatorTask, replicas int) int {
 	fewest := replicas
 	if asked := int(etcd.Spec.Replicas); asked > 0 {
 		fewest = min(fewest, asked) // a member beyond them may have no vote yet, or none any more
+	}
+	if seen := int(etcd.Status.Voters); seen > 0 {
+		fewest = min(fewest, seen) // the task by which the cluster grows may be gone
 	}
 	if r := etcd.Status.Recovery; r != nil {
 		fewest = min(fewest, votersOfRecovered(all, r.TaskUID, replicas))

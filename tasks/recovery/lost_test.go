@@ -185,6 +185,7 @@ func TestQuorumIsNotLostWhileTheOnlyVoterMayRun(t *testing.T) {
 	added := growth(4, 5)
 	added.Request = &v1alpha1.MembershipRequest{Action: "AddLearner"}
 	recovery := leaving("recover", before)
+	voters := func(n int32) func(*v1alpha1.Etcd) { return func(e *v1alpha1.Etcd) { e.Status.Voters = n } }
 	learner := answering{"http://10.0.0.1:2379": {ClusterID: after, MemberID: 2, Learner: true}}
 	for name, c := range map[string]struct {
 		replicas int
@@ -217,6 +218,10 @@ func TestQuorumIsNotLostWhileTheOnlyVoterMayRun(t *testing.T) {
 		"the next has not begun":                      {5, []int{1, 2}, nil, nil, []v1alpha1.EtcdOperatorTask{task(changes, "a", failed, 0, growth(3, 5)), task(changes, "b", running, time.Second, nil)}, false},
 		"a removal may have taken effect":             {5, []int{1, 2}, nil, nil, []v1alpha1.EtcdOperatorTask{task(changes, "c", running, 0, removes)}, false},
 		"an addition takes nothing away":              {5, []int{1, 2}, nil, nil, []v1alpha1.EtcdOperatorTask{task(changes, "c", running, 0, added)}, true},
+		"one voted when it was last seen":             {3, []int{0}, nil, []func(*v1alpha1.Etcd){voters(1)}, nil, false},
+		"two of three voted, of five":                 {5, []int{0, 1}, nil, []func(*v1alpha1.Etcd){voters(3)}, nil, false},
+		"all voted when they were last seen":          {3, []int{0}, nil, []func(*v1alpha1.Etcd){voters(3)}, nil, true},
+		"more voted than there are by now":            {3, []int{0}, nil, []func(*v1alpha1.Etcd){voters(5)}, nil, true},
 		"shrinking to one":                            {3, []int{0}, nil, nil, []v1alpha1.EtcdOperatorTask{task(changes, "c", running, 0, growth(3, 1))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

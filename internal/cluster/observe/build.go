@@ -29,6 +29,7 @@ type input struct {
 	surplus     []string
 	changing    bool
 	lineage     lineage
+	lastVoters  int
 	// answers are the statuses of the members that answered, by ordinal.
 	answers map[int]etcdclient.Status
 	// members is the member list of the cluster; nil if no voter returned one.
@@ -60,7 +61,7 @@ func (f input) confirm(s *cluster.Snapshot) bool {
 
 // build makes a Snapshot from its input. It is pure.
 func build(f input) *cluster.Snapshot {
-	s := &cluster.Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Changing: f.changing}
+	s := &cluster.Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Changing: f.changing, LastVoters: f.lastVoters}
 	s.Cluster.Reachable = len(f.answers)+len(f.sources) > 0
 	s.Cluster.ID = f.clusterID()
 	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)
@@ -86,6 +87,7 @@ func build(f input) *cluster.Snapshot {
 	}
 	for _, m := range f.members {
 		if m.Learner {
+			s.Cluster.Learners = append(s.Cluster.Learners, cluster.Learner{ID: m.ID, Name: sanitize.Text(m.Name, maxName), PeerURLs: m.PeerURLs})
 			continue
 		}
 		v := cluster.Voter{ID: m.ID, Name: listedAs(m), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}

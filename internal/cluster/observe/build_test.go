@@ -201,6 +201,10 @@ func TestLearnerIsNoVoter(t *testing.T) {
 	s := build(f)
 	g.Expect(classes(s)).To(Equal("Participating/Leader Participating/Follower Unready/Learner "))
 	g.Expect(s.Cluster.Voters).To(HaveLen(2))
+	g.Expect(s.Cluster.Learners).To(Equal([]cluster.Learner{{ID: 3, Name: "m-2"}}))
+
+	f.members[2] = etcdclient.Member{ID: 9, Learner: true, PeerURLs: []string{"http://m-3"}}
+	g.Expect(build(f).Cluster.Learners).To(Equal([]cluster.Learner{{ID: 9, PeerURLs: []string{"http://m-3"}}}), "it has not started")
 }
 
 func TestMemberOfATerminatingPodCountsAsDown(t *testing.T) {

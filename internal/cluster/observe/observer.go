@@ -163,7 +163,7 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	if n := ptr.Deref(statefulSet.Spec.Replicas, 1); n > MaxReplicas {
 		return input{}, fmt.Errorf("reading StatefulSet %s: it has %d replicas, more than %d: %w", key, n, MaxReplicas, ErrTooManyReplicas)
 	}
-	f := input{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet), lineage: lineageOf(etcd)}
+	f := input{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet), lineage: lineageOf(etcd), lastVoters: int(etcd.Status.Voters)}
 	f.statefulSet.Objection = o.rule.Objection(etcd, statefulSet)
 	if foreign := o.rule.Foreign(etcd, "StatefulSet", statefulSet); foreign != nil {
 		f.statefulSet.Foreign = foreign.String()

@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
@@ -216,12 +217,25 @@ func (s Size) scaled(etcd *v1alpha1.Etcd, size int32, snapshot *cluster.Snapshot
 		return conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonScalingOut, "%d of %d members have joined.", joined, etcd.Spec.Replicas)
 	case joined > etcd.Spec.Replicas:
 		return conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonScalingIn, "%d members vote, and the spec asks for %d.", joined, etcd.Spec.Replicas)
+	case surplusLearner(etcd, snapshot) != "":
+		return conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonScalingIn, "%s is listed as a learner, and the spec asks for %d.", surplusLearner(etcd, snapshot), etcd.Spec.Replicas)
 	case cutsOver(etcd) && voters == 0:
 		return conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonScalingIn, "Members of the source cluster may have yet to leave: no member answers.")
 	case cutsOver(etcd) && voters > int(joined):
 		return conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonScalingIn, "%d of %d voters belong to the source cluster, and have yet to leave.", voters-int(joined), voters)
 	}
 	return conditions.True(v1alpha1.ConditionScaled, v1alpha1.ReasonScaled, "The cluster has as many members as its spec asks for.")
+}
+
+// surplusLearner returns the name of a learner of the Etcd that is listed beyond the replicas of the spec; empty if there is none. It has no vote and may
+// have no pod, such as one that added itself in a recovery while its pod was being removed: nothing but the list shows it.
+func surplusLearner(etcd *v1alpha1.Etcd, s *cluster.Snapshot) string {
+	for _, l := range s.Cluster.Learners {
+		if i := members.OwnOrdinal(etcd, etcdclient.Member{ID: l.ID, Name: l.Name, PeerURLs: l.PeerURLs, Learner: true}); i >= int(etcd.Spec.Replicas) {
+			return etcd.MemberName(etcd.PodName(int32(i)))
+		}
+	}
+	return ""
 }
 
 // cutsOver reports whether the members of a source cluster are to leave, and are not known to have left. Stopping them before that can cost

@@ -185,6 +185,32 @@ func TestScaled(t *testing.T) {
 	g.Expect(scaledOf(3, clustertest.Healthy(3), Size{}).Status).To(Equal(metav1.ConditionUnknown), "it has not served")
 }
 
+// A learner that the spec has no room for shows in the list alone: it has no vote and no pod.
+func TestScaledBesideALearnerThatIsLeft(t *testing.T) {
+	peer := func(host string) []string { return []string{"http://" + host + ":2380"} }
+	for name, c := range map[string]struct {
+		learner cluster.Learner
+		size    Size
+		message string
+	}{
+		"it has never started":      {cluster.Learner{ID: 9, PeerURLs: peer("main-1.main-peer.ns.svc")}, Size{}, "main-1 is listed as a learner, and the spec asks for 1."},
+		"it has started":            {cluster.Learner{ID: 9, Name: "main-4"}, Size{}, "main-4 is listed as a learner, and the spec asks for 1."},
+		"it is the member to be":    {cluster.Learner{ID: 9, Name: "main-0"}, Size{}, ""},
+		"it is foreign":             {cluster.Learner{ID: 9, PeerURLs: peer("main-1.main-peer.other.svc")}, Size{}, ""},
+		"a member joins for a move": {cluster.Learner{ID: 9, Name: "main-1"}, Size{2, v1alpha1.ReasonSurging, "a further member stands in", ""}, "A further member stands in."},
+	} {
+		etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
+		s := clustertest.Healthy(1)
+		s.Cluster.Learners = []cluster.Learner{c.learner}
+		g, got := NewWithT(t), c.size.Conditions(etcd, 1, s)[0]
+		if c.message == "" {
+			g.Expect(got.Status).To(Equal(metav1.ConditionTrue), name)
+			continue
+		}
+		g.Expect(got).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", c.message)), name)
+	}
+}
+
 // After a cut-over, the cluster has the members that its spec asks for only once those of the source have left: who stops them may
 // take the quorum away.
 func TestScaledOnceTheSourceHasLeft(t *testing.T) {

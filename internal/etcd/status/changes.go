@@ -19,7 +19,7 @@ func SaysMore(before, after *v1alpha1.EtcdStatus) bool {
 		return found != nil && found.Status == c.Status
 	}
 	return before.ObservedGeneration != after.ObservedGeneration ||
-		before.ClusterID != after.ClusterID || before.ClusterSize != after.ClusterSize ||
+		before.ClusterID != after.ClusterID || before.ClusterSize != after.ClusterSize || before.Voters != after.Voters ||
 		!equality.Semantic.DeepEqual(before.Ready, after.Ready) ||
 		!equality.Semantic.DeepEqual(before.Hibernation, after.Hibernation) ||
 		!equality.Semantic.DeepEqual(before.Recovery, after.Recovery) ||

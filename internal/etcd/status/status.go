@@ -85,6 +85,9 @@ func Next(o Input) v1alpha1.EtcdStatus {
 		// cluster.
 		if s.Quorate() && unexplained == nil && id != "" {
 			next.ClusterSize = scale.Seen(next.ClusterSize, etcd, s)
+			if n := len(s.Cluster.Voters); n > 0 {
+				next.Voters = int32(n)
+			}
 		}
 	}
 	next.BootstrapWithExistingCluster = joined(etcd, next.BootstrapWithExistingCluster, o.Snapshot, o.Now)

@@ -572,3 +572,25 @@ func TestTooManyReplicas(t *testing.T) {
 	g.Expect(next.Ready).To(HaveValue(BeFalse()))
 	g.Expect(next.ClusterSize).To(Equal(int32(3)), "it stays what it was")
 }
+
+// How many vote is recorded by what a quorum lists, and outlives it: it is what is known of a cluster that no operator reaches.
+func TestVotersAreRecorded(t *testing.T) {
+	g, etcd := NewWithT(t), served()
+	s := clustertest.Healthy(3)
+	s.Cluster.Voters = s.Cluster.Voters[:1]
+	g.Expect(Next(observed(etcd, s, noon)).Voters).To(Equal(int32(1)), "two have yet to join")
+	etcd.Status.Voters = 1
+	lost := clustertest.Healthy(3)
+	for i := range lost.Ordinals {
+		clustertest.Away(lost, i, v1alpha1.ClassDead, "")
+	}
+	lost.Cluster.LeaderKnown, lost.Cluster.Leader = false, 0
+	g.Expect(Next(observed(etcd, lost, later)).Voters).To(Equal(int32(1)), "no quorum says so")
+	unlisted := clustertest.Healthy(3)
+	unlisted.Cluster.Voters = nil
+	g.Expect(Next(observed(etcd, unlisted, later)).Voters).To(Equal(int32(1)), "no voter has returned the list")
+	unreachable := clustertest.Healthy(3)
+	clustertest.Unreachable(unreachable)
+	g.Expect(Next(observed(etcd, unreachable, later)).Voters).To(Equal(int32(1)))
+	g.Expect(Next(observed(etcd, clustertest.Healthy(3), later)).Voters).To(Equal(int32(3)))
+}
