@@ -76,6 +76,7 @@ type Model struct {
 	Operators int
 }
 
+// lacks reports whether a mutant is without a rule, and need whether a rule holds or the mutant is without it.
 func (m *Model) lacks(guard string) bool { return m.Without == guard }
 
 func (m *Model) need(guard string, holds bool) bool { return holds || m.lacks(guard) }
