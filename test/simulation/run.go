@@ -53,10 +53,19 @@ const bound = 30 * time.Minute
 // Run runs a script, in a bubble.
 func Run(t *testing.T, script Script) (r Result) {
 	t.Helper()
+	return watch(t, script, nil)
+}
+
+// watch is Run with something that looks at the world now and then.
+func watch(t *testing.T, script Script, look func(*World)) (r Result) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w, err := New(script.Seed, 5, max(script.Etcds, 1))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if look != nil {
+			w.watched = func() { look(w) }
 		}
 		s := &session{chaos: newChaos(t, w), helping: w.Random("help")}
 		s.run(script)

@@ -79,6 +79,8 @@ type World struct {
 	pace, keeps *rand.Rand
 	// writer carries out at once what the controllers of Kubernetes, kubelets and users write.
 	writer *apiserver.Client
+	// watched is told now and then, to record what the world is; nil if that is not to be.
+	watched func()
 	// pending are the controllers that are about to look again.
 	pending map[string]bool
 }
@@ -129,6 +131,9 @@ func (w *World) beat() {
 		for _, j := range w.judges {
 			j.members()
 			j.judgeTruth()
+		}
+		if w.watched != nil {
+			w.watched()
 		}
 		w.beat()
 	})
