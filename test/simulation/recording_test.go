@@ -37,8 +37,10 @@ type recorded struct {
 	ResponseStatus struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
-	RequestObject  json.RawMessage `json:"requestObject"`
-	StageTimestamp time.Time       `json:"stageTimestamp"`
+	RequestObject            json.RawMessage `json:"requestObject"`
+	RequestReceivedTimestamp time.Time       `json:"requestReceivedTimestamp"`
+	// StageTimestamp is when the request was answered.
+	StageTimestamp time.Time `json:"stageTimestamp"`
 }
 
 // body is what a request says of the object that it is about.
@@ -101,13 +103,15 @@ func (r recorded) patchType() types.PatchType {
 		return types.JSONPatchType
 	case strings.Contains(r.RequestURI, "force=true"):
 		return types.ApplyPatchType
+	case r.by("generic-garbage-collector") && !strings.Contains(string(r.RequestObject), "$patch"):
+		return types.MergePatchType // of finalizers
 	case r.byKubelet() || r.User.Username == "system:kube-scheduler" || strings.HasPrefix(r.User.Username, kubeController):
 		return types.StrategicMergePatchType
 	}
 	return types.MergePatchType
 }
 
-// readRecording reads an audit log, or one that trim has made, in the order in which the requests were answered.
+// readRecording reads an audit log, or one that trim has made.
 func readRecording(path string) (all []recorded, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -123,7 +127,7 @@ func readRecording(path string) (all []recorded, err error) {
 	for lines := bufio.NewReader(content); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			slices.SortStableFunc(all, func(a, b recorded) int { return a.StageTimestamp.Compare(b.StageTimestamp) })
+			order(all)
 			return all, nil
 		}
 		var r recorded
@@ -137,6 +141,24 @@ func readRecording(path string) (all []recorded, err error) {
 		}
 		if recordedKinds[r.ObjectRef.Resource] != nil && r.ObjectRef.Namespace == recordedNamespace && object != nil {
 			all = append(all, r)
+		}
+	}
+}
+
+// order orders writes by when they were answered. What was asked of a new object before its creation was answered comes after that.
+func order(all []recorded) {
+	slices.SortStableFunc(all, func(a, b recorded) int { return a.StageTimestamp.Compare(b.StageTimestamp) })
+	for i, r := range all {
+		if !r.creates() {
+			continue
+		}
+		first := slices.IndexFunc(all[:i], func(o recorded) bool {
+			return o.object() == r.object() && o.StageTimestamp.After(r.RequestReceivedTimestamp) && o.Verb != "delete" && o.carriedOut()
+		})
+		if first >= 0 {
+			r.StageTimestamp = all[first].StageTimestamp
+			copy(all[first+1:i+1], all[first:i])
+			all[first] = r
 		}
 	}
 }

@@ -19,10 +19,15 @@ var recordings = map[string]struct {
 	writes        int
 	skipped, acts map[string]int
 }{
-	"migrations.jsonl.gz": {
+	"migrations-seed-1101.jsonl.gz": {
 		writes:  1166,
 		skipped: map[string]int{"JSON patch": 10, "refused for a version that is not recorded": 13},
 		acts:    map[string]int{"generic-garbage-collector": 81, "pvc-protection-controller": 30, "statefulset-controller": 87},
+	},
+	"migrations-seed-1103.jsonl.gz": {
+		writes:  1042,
+		skipped: map[string]int{"JSON patch": 9, "refused for a version that is not recorded": 18},
+		acts:    map[string]int{"generic-garbage-collector": 75, "pvc-protection-controller": 27, "statefulset-controller": 80},
 	},
 }
 
@@ -75,7 +80,7 @@ func replayOf(t *testing.T, all []recorded) *replay {
 
 // A recording of a Kubernetes that does something else is told from the model, at the write that differs.
 func TestRecordingsThatDiffer(t *testing.T) {
-	all, err := readRecording(filepath.Join(recordingsIn, "migrations.jsonl.gz"))
+	all, err := readRecording(filepath.Join(recordingsIn, "migrations-seed-1101.jsonl.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
