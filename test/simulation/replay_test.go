@@ -113,15 +113,10 @@ func newReplay(all []recorded) (*replay, error) {
 	}
 	r.api = apiserver.New(scheme, func() time.Time { return r.now })
 	r.api.Watch = func(c apiserver.Change) { r.changes = append(r.changes, c) }
-	r.client = directly(r.api)
+	r.client = r.api.Direct()
 	l := loop.New(1)
 	r.world = &World{Loop: l, pace: l.Random("pace"), faults: newFaults(l), pending: map[string]bool{}, revised: map[types.UID]revised{}}
 	return r, nil
-}
-
-// directly returns a client whose requests are carried out at once.
-func directly(s *apiserver.Server) *apiserver.Client {
-	return &apiserver.Client{Server: s, Reads: s.Live(), Through: func(_ context.Context, _ apiserver.Request, do func() error) error { return do() }}
 }
 
 // differs notes a difference.
@@ -371,7 +366,7 @@ func (r *replay) look() {
 			r.planned = append(r.planned, a)
 		}
 	}
-	r.world.API, r.world.writer = copied, directly(copied)
+	r.world.API, r.world.writer = copied, copied.Direct()
 	for changed {
 		changed = false
 		r.world.statefulSets()

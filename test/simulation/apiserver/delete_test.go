@@ -5,7 +5,6 @@
 package apiserver
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 // A StatefulSet that orphans its pods owns them until the garbage collector has seen to it, and there is no other one of its name until then.
 func TestAnOrphaningDeletionWaitsForTheGarbageCollector(t *testing.T) {
 	s := New(clientgoscheme.Scheme, time.Now)
-	c := &Client{Server: s, Reads: s.Live(), Through: func(_ context.Context, _ Request, do func() error) error { return do() }}
+	c := s.Direct()
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-0"}}
 	must := func(err error) {
