@@ -184,14 +184,15 @@ func Revision(set *appsv1.StatefulSet) string {
 func podOf(set *appsv1.StatefulSet, i int, revision string) *corev1.Pod {
 	labels := maps.Clone(set.Spec.Template.Labels)
 	name := fmt.Sprintf("%s-%d", set.Name, i)
-	maps.Copy(labels, map[string]string{appsv1.StatefulSetRevisionLabel: revision, appsv1.StatefulSetPodNameLabel: name})
+	maps.Copy(labels, map[string]string{appsv1.StatefulSetRevisionLabel: revision, appsv1.StatefulSetPodNameLabel: name, appsv1.PodIndexLabel: strconv.Itoa(i)})
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: set.Namespace, Name: name, Labels: labels, Annotations: set.Spec.Template.Annotations,
+			Namespace: set.Namespace, Name: name, GenerateName: set.Name + "-", Labels: labels, Annotations: set.Spec.Template.Annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
 		},
 		Spec: *set.Spec.Template.Spec.DeepCopy(),
 	}
+	pod.Spec.Hostname, pod.Spec.Subdomain = name, set.Spec.ServiceName
 	for _, t := range set.Spec.VolumeClaimTemplates {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: t.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprintf("%s-%s", t.Name, name)}}})
 	}

@@ -106,7 +106,7 @@ func New(seed uint64, nodes, etcds int) (*World, error) {
 	for _, name := range names[:etcds] {
 		w.judges = append(w.judges, newJudge(w, name))
 	}
-	w.writer = &apiserver.Client{Server: w.API, Reads: w.API.Live(), Through: func(_ context.Context, _ apiserver.Request, do func() error) error { return do() }}
+	w.writer = w.API.Direct()
 	w.API.Watch = w.changed
 	w.Etcd.Log, w.Etcd.Reaches = w.Log, w.reaches
 	for i := range nodes {

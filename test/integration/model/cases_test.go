@@ -115,6 +115,18 @@ var cases = []struct {
 		p.note("is gone", p.client.Get(p.ctx, client.ObjectKeyFromObject(c), c))
 		p.note("of none", p.client.Delete(p.ctx, c))
 	}},
+	{"deletion that orphans", func(p *player) {
+		s := p.set()
+		p.note("create", p.client.Create(p.ctx, s))
+		p.note("delete", p.client.Delete(p.ctx, s, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+		p.note("waits", p.client.Get(p.ctx, client.ObjectKeyFromObject(s), s), s.Finalizers, s.DeletionTimestamp != nil)
+		before := s.ResourceVersion
+		p.changed("again", before, s, p.client.Delete(p.ctx, s, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+		p.note("another of its name", p.client.Create(p.ctx, p.set()))
+		s.Finalizers = nil
+		p.note("without finalizer", p.client.Update(p.ctx, s))
+		p.note("is gone", p.client.Get(p.ctx, client.ObjectKeyFromObject(s), s))
+	}},
 	{"pods and budgets", func(p *player) {
 		pod := p.pod("a")
 		pod.Labels = map[string]string{"app": "x"}

@@ -7,7 +7,6 @@
 package model
 
 import (
-	"context"
 	"os"
 	"slices"
 	"strings"
@@ -26,8 +25,7 @@ var real *env.Env
 func TestMain(m *testing.M) { os.Exit(env.Main(m, &real)) }
 
 func TestModelAnswersAsTheServer(t *testing.T) {
-	server := apiserver.New(real.Scheme, time.Now)
-	model := &apiserver.Client{Server: server, Reads: server.Live(), Through: func(_ context.Context, _ apiserver.Request, do func() error) error { return do() }}
+	model := apiserver.New(real.Scheme, time.Now).Direct()
 	for _, c := range cases {
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
 			namespace := "model-" + strings.ReplaceAll(c.name, " ", "-")

@@ -52,6 +52,11 @@ type Client struct {
 
 var _ client.Client = (*Client)(nil)
 
+// Direct returns a client that reads from the server itself, and whose requests are carried out at once.
+func (s *Server) Direct() *Client {
+	return &Client{Server: s, Reads: s.Live(), Through: func(_ context.Context, _ Request, do func() error) error { return do() }}
+}
+
 // send carries out a write with an object as it is now: it may be carried out when the caller does not wait any more, and has changed the object.
 func (c *Client) send(ctx context.Context, verb string, o, into client.Object, do func(schema.GroupVersionKind, []byte) (client.Object, error)) error {
 	body, err := json.Marshal(o)

@@ -29,37 +29,39 @@ func (s *Server) remove(kind string, key types.NamespacedName, o client.DeleteOp
 		return apierrors.NewConflict(resource(kind), key.Name, errors.New("the preconditions do not hold"))
 	}
 	grace := graceOf(live, o.GracePeriodSeconds)
-	policy := ptr.Deref(o.PropagationPolicy, metav1.DeletePropagationBackground)
-	switch {
+	finalizers := live.GetFinalizers()
+	switch policy := ptr.Deref(o.PropagationPolicy, metav1.DeletePropagationBackground); {
 	case len(o.DryRun) > 0:
 		return nil
 	case policy == metav1.DeletePropagationOrphan:
-		s.orphan(live.GetUID())
+		finalizers = with(finalizers, metav1.FinalizerOrphanDependents)
 	case policy == metav1.DeletePropagationForeground && len(s.dependents(live.GetUID())) > 0:
-		live = s.annotated(kind, live, metav1.FinalizerDeleteDependents)
+		finalizers = with(finalizers, metav1.FinalizerDeleteDependents)
 	}
-	if grace == 0 && len(live.GetFinalizers()) == 0 {
+	if grace == 0 && len(finalizers) == 0 {
 		s.commit(kind, live, nil)
 		return nil
 	}
-	if live.GetDeletionTimestamp() != nil && (live.GetDeletionGracePeriodSeconds() == nil || *live.GetDeletionGracePeriodSeconds() <= grace) {
+	deleting := live.GetDeletionTimestamp() != nil && (live.GetDeletionGracePeriodSeconds() == nil || *live.GetDeletionGracePeriodSeconds() <= grace)
+	if deleting && len(finalizers) == len(live.GetFinalizers()) {
 		return nil
 	}
 	next := live.DeepCopyObject().(client.Object)
-	next.SetDeletionTimestamp(&metav1.Time{Time: s.now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)})
-	next.SetDeletionGracePeriodSeconds(&grace)
+	next.SetFinalizers(finalizers)
+	if !deleting {
+		next.SetDeletionTimestamp(&metav1.Time{Time: s.now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)})
+		next.SetDeletionGracePeriodSeconds(&grace)
+	}
 	s.commit(kind, live, next)
 	return nil
 }
 
-// annotated returns an object with a finalizer more.
-func (s *Server) annotated(kind string, live client.Object, finalizer string) client.Object {
-	if slices.Contains(live.GetFinalizers(), finalizer) {
-		return live
+// with returns finalizers with one more, unless it is among them.
+func with(finalizers []string, finalizer string) []string {
+	if slices.Contains(finalizers, finalizer) {
+		return finalizers
 	}
-	next := live.DeepCopyObject().(client.Object)
-	next.SetFinalizers(append(next.GetFinalizers(), finalizer))
-	return s.commit(kind, live, next)
+	return append(slices.Clone(finalizers), finalizer)
 }
 
 // graceOf is how long an object has, in seconds: only a pod that runs on a node has any.
@@ -71,8 +73,8 @@ func graceOf(o client.Object, asked *int64) int64 {
 	return ptr.Deref(asked, ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
 }
 
-// Collect does what the garbage collector does: what an owner has that is gone is deleted, and one that is deleted in the foreground goes once it
-// owns nothing any more.
+// Collect does what the garbage collector does: what an owner has that is gone is deleted, one that is deleted in the foreground goes once it owns
+// nothing any more, and one that orphans what it owns goes once that is done.
 func (s *Server) Collect() {
 	all, exists := s.everything(), map[types.UID]bool{}
 	for _, c := range all {
@@ -83,7 +85,10 @@ func (s *Server) Collect() {
 		if len(owners) > 0 && !slices.ContainsFunc(owners, func(r metav1.OwnerReference) bool { return exists[r.UID] }) && c.After.GetDeletionTimestamp() == nil {
 			_ = s.remove(c.Kind, c.Key, client.DeleteOptions{}) // it is there
 		}
-		if c.After.GetDeletionTimestamp() != nil && slices.Contains(c.After.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+		switch deleting := c.After.GetDeletionTimestamp() != nil; {
+		case deleting && slices.Contains(c.After.GetFinalizers(), metav1.FinalizerOrphanDependents):
+			s.orphan(c)
+		case deleting && slices.Contains(c.After.GetFinalizers(), metav1.FinalizerDeleteDependents):
 			s.collectDependents(c)
 		}
 	}
@@ -119,12 +124,21 @@ func (s *Server) dependents(owner types.UID) []Change {
 	})
 }
 
-func (s *Server) orphan(owner types.UID) {
-	for _, d := range s.dependents(owner) {
+// orphan takes an object from what it owns as its owner, and lets it go.
+func (s *Server) orphan(c Change) {
+	owner := s.table.Find(c.Kind, c.Key)
+	for _, d := range s.dependents(owner.GetUID()) {
 		next := d.After.DeepCopyObject().(client.Object)
-		next.SetOwnerReferences(slices.DeleteFunc(next.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner }))
+		next.SetOwnerReferences(slices.DeleteFunc(next.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() }))
 		s.commit(d.Kind, d.After, next)
 	}
+	if len(owner.GetFinalizers()) == 1 {
+		s.commit(c.Kind, owner, nil)
+		return
+	}
+	next := owner.DeepCopyObject().(client.Object)
+	next.SetFinalizers(slices.DeleteFunc(next.GetFinalizers(), func(f string) bool { return f == metav1.FinalizerOrphanDependents }))
+	s.commit(c.Kind, owner, next)
 }
 
 // evict deletes a pod if its PodDisruptionBudgets allow it.

@@ -14,6 +14,8 @@ package apiserver
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,6 +67,16 @@ type Server struct {
 // New makes a server that takes the time from a function.
 func New(scheme *runtime.Scheme, now func() time.Time) *Server {
 	return &Server{Scheme: scheme, Watch: func(Change) {}, now: now, table: newTable(), logs: map[string][]Change{}, applied: map[types.UID][]byte{}, fields: map[selectable]client.IndexerFunc{}}
+}
+
+// Clone returns a server with the same objects. What happens to one does not happen to the other.
+func (s *Server) Clone() *Server {
+	c := *s
+	c.Watch, c.table, c.logs, c.applied = func(Change) {}, newTable(), map[string][]Change{}, maps.Clone(s.applied)
+	for kind, all := range s.logs {
+		c.logs[kind], c.table.objects[kind] = slices.Clip(all), maps.Clone(s.table.objects[kind])
+	}
+	return &c
 }
 
 // Live returns the objects as they are.
