@@ -48,14 +48,14 @@ func shareFree(s *state, p *Policy, c *Candidate) *Hold {
 	return &Hold{Reason: WaitingForSlot, Share: true, Message: fmt.Sprintf("Etcds of one namespace get %s of %s at most: %s", plural(p.Share(), "slot"), p.Title(), named(holders))}
 }
 
-// own reports whether a task shares a slot that its cluster already holds, since clusters are counted: that of the task beside which it
-// runs, or of a deleted task, which it takes over. Otherwise it returns the holder whose outcome must be known first; nil if there is none.
+// own reports whether a task shares a slot that its cluster already holds, since clusters are counted: its own, that of the task beside which
+// it runs, or of a deleted task, which it takes over. Otherwise it returns the holder whose outcome must be known first; nil if there is none.
 func (s *state) own(c *Candidate) (shares bool, before *Holder) {
 	for i := range s.Ledger.Holders {
 		h := &s.Ledger.Holders[i]
 		switch {
-		case h.Etcd != c.Etcd || h.Task == c.Task || !h.Ended.IsZero():
-		case h.Aborted || h.Task == c.Beside:
+		case h.Etcd != c.Etcd || !h.Ended.IsZero():
+		case h.Aborted || h.Task == c.Task || h.Task == c.Beside:
 			shares = true
 		default:
 			return false, h

@@ -310,6 +310,15 @@ func (l *Ledger) Withdraw(task types.UID) *Holder {
 	return &held
 }
 
+// Keep puts back a holder that was withdrawn, for another resourceVersion of its task.
+func (l *Ledger) Keep(h *Holder, version string) {
+	h.ResourceVersion = version
+	l.Holders = append(l.Holders, *h)
+}
+
+// Empty has a holder bring nothing: its task stops nothing yet, and may not bring what it would now.
+func (h *Holder) Empty() { h.Change, h.Target, h.Canary, h.Counted = "", "", false, false }
+
 // remove removes the holder with a task that is over.
 func (l *Ledger) remove(task types.UID) {
 	l.Withdraw(task)

@@ -230,7 +230,8 @@ func (c *Controller) count(ctx context.Context, v *view, namespace string, isFen
 		}
 		if t.Status.State == v1alpha1.TaskStateInProgress {
 			h := unasked(t, v, c.Clock.Now())
-			if h.Policies[0] != fleet.Default {
+			// A recreation that stops nothing yet asks for its change when it does.
+			if h.Policies[0] != fleet.Default && !t.StopsNothingYet() {
 				is := c.changeOf(ctx, t)
 				h.Change, h.Target = is.change, is.target
 			}
