@@ -93,6 +93,8 @@ type news struct {
 	census   census
 	// met are the tasks that run without a slot.
 	met *met
+	// missing are the changes of rollouts that have none in the ledger.
+	missing []fleet.Holder
 }
 
 // write records news in the ledger, and returns the ledger. Tasks that run without a slot are read again if the ledger was written since.
@@ -129,6 +131,7 @@ func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n 
 		return r == nil || slices.Contains(n.replaced, r.UID)
 	})
 	errs[2] = n.census.err
+	n.missing = c.missing(ctx, v, known)
 	n.met = n.census.met(known.Revision)
 	errs[3] = c.meet(ctx, strangers(known, v, n.met), n.met)
 	return n, errors.Join(errs[:]...)
@@ -141,6 +144,7 @@ func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 		changed = n.census.record(l, v, n.met) || changed
 	}
 	changed = c.adopt(l, v, n.met) || changed
+	changed = l.Join(v.policies, v.covering, n.missing, v.at) || changed
 	for i := range v.objects {
 		o := &v.objects[i]
 		if token := o.Annotations[v1alpha1.AnnotationResumeChange]; token != "" {

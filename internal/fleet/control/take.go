@@ -116,6 +116,7 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 		return false
 	}
 	changed = a.adopt(l, a.view, &a.met)
+	changed = l.Join(a.view.policies, a.view.covering, nil, a.view.at) || changed
 	held := l.Withdraw(a.candidate.Task)
 	begun := held != nil && runs(a.task.Object)
 	same := begun && held.Change == a.candidate.Change && held.Target == a.candidate.Target
