@@ -175,7 +175,7 @@ func (a *attempt) waitsForEarlier(l *fleet.Ledger, held *fleet.Holder, brings bo
 // decide decides whether a task may take a slot, or keep one that it was granted before, and reports whether changes have lapsed.
 func (a *attempt) decide(in fleet.Input, again bool) (decision fleet.Decision, lapsed bool) {
 	if bypasses(a.task.Object) && in.InLine(a.candidate.Task) {
-		return fleet.Decision{}, false
+		return fleet.Bypass(in, a.candidate.Task), false
 	}
 	if name := unseen(in.Ledger, a.view); name != "" {
 		return a.behind(name, hasChanged(name)), false
