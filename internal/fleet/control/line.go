@@ -72,7 +72,7 @@ func (c *Controller) leave(task types.UID, granted bool) {
 func (c *Controller) input(v *view, l *fleet.Ledger) fleet.Input {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	in := fleet.Input{Now: c.Clock.Now(), Policies: inForce(v.policies, l), Covering: v.covering, Ledger: l, Failing: lastFailed(v, l), Impaired: v.impaired, Served: maps.Clone(c.served)}
+	in := fleet.Input{Now: c.Clock.Now(), Policies: inForce(v.policies, l), Covering: v.covering, Ledger: l, Asked: v.asked, Failing: lastFailed(v, l), Impaired: v.impaired, Served: maps.Clone(c.served)}
 	for _, w := range c.waiting {
 		in.Waiting = append(in.Waiting, w.Candidate)
 	}

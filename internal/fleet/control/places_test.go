@@ -338,3 +338,31 @@ func TestASlotOfATaskThatIsGone(t *testing.T) {
 		t.Errorf("%+v %v", l, err)
 	}
 }
+
+// A change that waits for its window goes on where it was, also if another operator takes over.
+func TestAChangeThatWaitsForItsWindowOutlivesAnOperator(t *testing.T) {
+	w := newWorld(t, 2, 2)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Canary.Count = ptr.To(int32(1)) })
+	for i := range w.n {
+		w.restarts(i)
+	}
+	o := w.operator()
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Grant(fleet.Holder{Task: "gone", TaskName: "gone", Namespace: "ns0", Etcd: "gone", EtcdName: "gone", Policies: []string{"all"}, Change: fleet.Restart, Canary: true, Granted: w.clock.Now()})
+		l.Succeeded("gone", w.clock.Now())
+		l.Soaked("gone", w.clock.Now())
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	task := w.task(1).Object
+	task.Status.Change = fleet.Restart
+	task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForWindow, LastTransitionTime: metav1.Time{Time: w.clock.Now()}}}
+	if err := w.api.Status().Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(72 * time.Hour)
+	o = w.operator()
+	w.mayStart(o.ask(0))
+	w.mayStart(o.ask(1))
+}
