@@ -61,7 +61,7 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 		}
 	}
 	for i := range l.Holders {
-		if h := &l.Holders[i]; !h.Ended.IsZero() {
+		if h := &l.Holders[i]; !h.Ended.IsZero() && !c.unfollowed() {
 			f, unread := c.watched(ctx, v, l, h, shown[h.Task])
 			if err = errors.Join(err, unread); f != nil {
 				all = append(all, *f)
@@ -69,6 +69,11 @@ func (c *Controller) follow(ctx context.Context, v *view, l *fleet.Ledger) (all 
 		}
 	}
 	return all, err
+}
+
+// unfollowed reports whether this operator has not followed the holders for a while, as without a policy.
+func (c *Controller) unfollowed() bool {
+	return !c.followed.IsZero() && !lasting.Unbroken(c.followed, c.Clock.Now(), maxGap)
 }
 
 // watched says what has become of a cluster that is watched; nil if there is nothing new. The cache may show what was: what it says is only

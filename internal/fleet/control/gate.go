@@ -77,6 +77,8 @@ type Controller struct {
 	unwell lasting.Timers[types.UID, bool]
 	whole  lasting.Timers[types.UID, bool]
 	paused map[string]bool
+	// followed is when it last recorded what has become of the holders; zero if it has not.
+	followed time.Time
 	// newer: the ledger is a newer operator's, and events have said so.
 	newer bool
 }

@@ -54,6 +54,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, errors.Join(unread, err)
 	}
+	c.followed = c.Clock.Now()
 	if n.ledger == c.generation() {
 		c.counted(n.census)
 	}
@@ -90,7 +91,9 @@ type news struct {
 	ledger   int
 	found    []finding
 	replaced []types.UID
-	census   census
+	// gap: the holders were not followed for a while.
+	gap    bool
+	census census
 	// met are the tasks that run without a slot.
 	met *met
 	// missing are the changes of rollouts that have none in the ledger.
@@ -124,6 +127,7 @@ var errBusy = errors.New("the ledger of the fleet was written each time that the
 func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n news, unread error) {
 	var errs [4]error
 	n.ledger = c.generation()
+	n.gap = c.unfollowed()
 	n.found, errs[0] = c.follow(ctx, v, known)
 	n.replaced, errs[1] = c.replaced(ctx, v, known)
 	n.census = c.countTasks(ctx, v, func(policy string) bool {
@@ -140,6 +144,9 @@ func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n 
 // record records news in the ledger, and reports whether that changes it.
 func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 	changed = l.Forget(n.replaced)
+	if n.gap {
+		changed = l.Unwatched() || changed
+	}
 	if n.ledger == c.generation() {
 		changed = n.census.record(l, v, n.met) || changed
 	}
