@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -154,8 +155,8 @@ func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 	changed = l.Join(v.policies, v.covering, n.missing, v.at) || changed
 	for i := range v.objects {
 		o := &v.objects[i]
-		if token := o.Annotations[v1alpha1.AnnotationResumeChange]; token != "" {
-			changed = l.ResumeBy(o.Name, token) || changed
+		for _, token := range strings.Split(o.Annotations[v1alpha1.AnnotationResumeChange], ",") {
+			changed = l.ResumeBy(o.Name, strings.TrimSpace(token)) || changed
 		}
 	}
 	for _, f := range n.found {
