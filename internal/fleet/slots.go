@@ -117,15 +117,11 @@ func named(holders []*Holder) string {
 		return "none holds a slot"
 	}
 	var all []string
-	etcds := map[types.UID]bool{}
+	clusters := map[types.UID]bool{}
 	for _, h := range holders {
-		if etcds[h.Etcd] {
+		known := clusters[h.Etcd]
+		if clusters[h.Etcd] = true; known || len(clusters) > maxNamed {
 			continue
-		}
-		etcds[h.Etcd] = true
-		if len(all) == maxNamed {
-			all = append(all, fmt.Sprintf("%d more", len(holders)-maxNamed))
-			break
 		}
 		doing := "runs task " + h.TaskName
 		switch {
@@ -135,6 +131,9 @@ func named(holders []*Holder) string {
 			doing = "is watched after task " + h.TaskName
 		}
 		all = append(all, fmt.Sprintf("%s/%s %s", h.Namespace, h.EtcdName, doing))
+	}
+	if more := len(clusters) - maxNamed; more > 0 {
+		all = append(all, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(all, ", ")
 }

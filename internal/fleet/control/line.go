@@ -125,6 +125,10 @@ func (c *Controller) forget(v *view) {
 	for uid, w := range c.waiting {
 		t := v.tasks[uid]
 		gone := v.at.After(w.entered) && (t == nil || t.Spec.Suspend || t.Status.State == v1alpha1.TaskStateInProgress)
+		if gone && t == nil && !c.send(w) {
+			// It may need no slot any more, and would not ask before long.
+			continue
+		}
 		if gone || !w.woken.IsZero() && now.Sub(w.woken) > answer {
 			delete(c.waiting, uid)
 		}

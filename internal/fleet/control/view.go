@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -249,7 +250,7 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 		etcd := etcdOf(t)
 		if t.Status.State == v1alpha1.TaskStateInProgress && etcd != "" && (t.Spec.Type == v1alpha1.QuorumLossRecovery || replacesData(t)) {
 			v.impaired = slices.DeleteFunc(v.impaired, func(i fleet.Impaired) bool { return i.Etcd == etcd })
-			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Since: t.Status.InitiatedAt.Time, Recovering: true})
+			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Since: ptr.Deref(t.Status.InitiatedAt, metav1.Time{}).Time, Recovering: true})
 		}
 		if changesMembers(t) && v.changing[etcd] != v1alpha1.Restore {
 			v.changing[etcd] = t.Spec.Type
