@@ -208,20 +208,24 @@ func TestWhatIsForgotten(t *testing.T) {
 		"waits":     task(func(*v1alpha1.EtcdOperatorTask) {}),
 		"suspended": task(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Suspend = true }),
 		"runs":      task(func(t *v1alpha1.EtcdOperatorTask) { t.Status.State = v1alpha1.TaskStateInProgress }),
+		"recreates": task(func(t *v1alpha1.EtcdOperatorTask) {
+			t.Spec.Type, t.Status.State = v1alpha1.RecreateRollout, v1alpha1.TaskStateInProgress
+		}),
 	}
 	for name, c := range map[string]struct {
 		task          types.UID
 		entered, woke time.Duration
 		stays         bool
 	}{
-		"it waits":                  {"waits", time.Minute, -1, true},
-		"it is gone":                {"gone", time.Minute, -1, false},
-		"it is gone, or was seen":   {"gone", 0, -1, true},
-		"it is suspended":           {"suspended", time.Minute, -1, false},
-		"it runs":                   {"runs", time.Minute, -1, false},
-		"it was woken":              {"waits", time.Minute, answer, true},
-		"it was woken long ago":     {"waits", time.Minute, answer + 1, false},
-		"it is gone, and was woken": {"gone", time.Minute, 0, false},
+		"it waits":                   {"waits", time.Minute, -1, true},
+		"it is gone":                 {"gone", time.Minute, -1, false},
+		"it is gone, or was seen":    {"gone", 0, -1, true},
+		"it is suspended":            {"suspended", time.Minute, -1, false},
+		"it runs":                    {"runs", time.Minute, -1, false},
+		"it runs, and stops nothing": {"recreates", time.Minute, -1, true},
+		"it was woken":               {"waits", time.Minute, answer, true},
+		"it was woken long ago":      {"waits", time.Minute, answer + 1, false},
+		"it is gone, and was woken":  {"gone", time.Minute, 0, false},
 	} {
 		o := w.operator()
 		one := &waiter{entered: now.Add(-c.entered)}
@@ -231,6 +235,10 @@ func TestWhatIsForgotten(t *testing.T) {
 		o.waiting[c.task] = one
 		if o.forget(&view{at: now, tasks: tasks}); (len(o.waiting) == 1) != c.stays {
 			t.Errorf("%s: %v", name, o.waiting)
+		}
+		// It may wait for nothing any more, because its policy is gone.
+		if wakes := len(o.wakes) == 1; wakes != (c.task == "gone" && !c.stays) {
+			t.Errorf("%s: it asks again: %t", name, wakes)
 		}
 	}
 	o := w.operator()

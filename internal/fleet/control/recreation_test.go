@@ -6,6 +6,7 @@ package control
 
 import (
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
@@ -131,6 +132,25 @@ func TestARecreationWaitsForACanary(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.waits(o.asks(w.stops(0, "r2")), v1alpha1.ReasonFleetPaused, "ns1/main (it crashes)")
+}
+
+// It waits for a cluster in which the last change failed for as long as any other task does.
+func TestARecreationWaitsForOthersForAMinute(t *testing.T) {
+	w, o := recreating(t)
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Failing = append(l.Failing, w.task(1).Etcd.UID)
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.waits(o.asks(w.stops(0, "r2")), v1alpha1.ReasonWaitingForCanary, "in which the last change failed: others begin at")
+	for range 2 {
+		o.pass(30 * time.Second)
+		if wait := o.asks(w.stops(0, "r2")); wait == nil {
+			return
+		}
+	}
+	t.Error("it waits for longer")
 }
 
 // It needs no further slot, even if there are fewer by now than are used.
