@@ -56,7 +56,8 @@ const (
 	// ReasonWaitingForSlot, ReasonWaitingForWindow, ReasonWaitingForCanary and ReasonFleetPaused mean that the task could start, but an
 	// EtcdFleetPolicy does not let it start yet: as many clusters as may are being changed; no window is open; the change is being
 	// tried in other clusters first; or the policy or the change is paused. The message says which, and what has to happen.
-	// WaitingForWindow is also the reason of a task that runs and pauses until the next window.
+	// WaitingForWindow is also the reason of a task that runs and pauses until the next window, and each of them that of a recreation that
+	// runs, and may not stop the pods with the template of now.
 	ReasonWaitingForSlot   = "WaitingForSlot"
 	ReasonWaitingForWindow = "WaitingForWindow"
 	ReasonWaitingForCanary = "WaitingForCanary"

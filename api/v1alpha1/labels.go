@@ -73,7 +73,8 @@ const (
 	AnnotationRollout = "druid.gardener.cloud/rollout"
 	// RolloutManual is the value of AnnotationRollout.
 	RolloutManual = "manual"
-	// AnnotationResumeChange on an EtcdFleetPolicy resumes a change that is paused: the value is its resumeToken in the status.
+	// AnnotationResumeChange on an EtcdFleetPolicy resumes a change that is paused: the value is its resumeToken in the status,
+	// or those of several changes, separated by commas.
 	AnnotationResumeChange = "druid.gardener.cloud/resume-change"
 	// AnnotationBypassFleet on an EtcdOperatorTask has it start in spite of all EtcdFleetPolicies: the value is "true". It takes the verb
 	// bypass on etcdfleetpolicies.

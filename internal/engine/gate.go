@@ -17,8 +17,9 @@ import (
 
 // Gate decides across Etcds: whether a task may start while tasks of other Etcds run.
 type Gate interface {
-	// Ask is the last check before a task starts. If it returns nil, the start is written under the resourceVersion of the object, or not
-	// at all. It may set status.change, which is written with the outcome.
+	// Ask is the last check before a task starts, and before a recreation that has started stops the pods: it follows the StatefulSet until
+	// then, and its status has the revision that it is about to record. If it returns nil, the start or the stop is written under the
+	// resourceVersion of the object, or not at all. It may set status.change, which is written with the outcome.
 	Ask(ctx context.Context, task tasks.Task) (*Wait, error)
 	// Pause is called before each further step. It returns nil if the task may continue. While its cluster is not whole, the task
 	// continues regardless (tasks.Task.Pausing).
@@ -46,6 +47,22 @@ func (r *Reconciler) ask(ctx context.Context, task tasks.Task) error {
 	wait, err := r.Gate.Ask(ctx, task)
 	if err == nil && wait != nil {
 		return wait
+	}
+	return err
+}
+
+// askAgain is ask for a recreation that is about to stop the pods.
+func (r *Reconciler) askAgain(ctx context.Context, task tasks.Task, v tasks.Verdict) error {
+	if r.Gate == nil || !task.Object.StopsNothingYet() || v.Outcome != tasks.Continue || v.Rollout == nil || v.Rollout.Phase == "" {
+		return nil
+	}
+	stops := task
+	stops.Object = task.Object.DeepCopy()
+	stops.Object.Status.Rollout = v.Rollout
+	err := r.ask(ctx, stops)
+	task.Object.Status.Change, task.Object.ResourceVersion = stops.Object.Status.Change, stops.Object.ResourceVersion
+	if err != nil {
+		r.books.rests(task.Object)
 	}
 	return err
 }

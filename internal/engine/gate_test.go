@@ -25,10 +25,15 @@ type gate struct {
 	wait, pause *Wait
 	err         error
 	asked       []string
+	// target is the revision that the last task recorded.
+	target string
 }
 
 func (g *gate) Ask(_ context.Context, task tasks.Task) (*Wait, error) {
 	g.asked = append(g.asked, task.Object.Name+" "+task.Object.ResourceVersion)
+	if r := task.Object.Status.Rollout; r != nil {
+		g.target = r.TargetRevision
+	}
 	return g.wait, g.err
 }
 func (g *gate) Pause(context.Context, *v1alpha1.EtcdOperatorTask) *Wait { return g.pause }
@@ -234,4 +239,39 @@ func TestATaskWithTooMuchMetadata(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A recreation follows the StatefulSet until it stops the pods: the Gate is asked again with the revision that it is about to record, and while
+// it may not, nothing of that is written.
+func TestARecreationIsAskedAboutAgain(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	s.change(t, "a", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.RecreateRollout })
+	e := newEngine(t, s)
+	e.Registry[v1alpha1.RecreateRollout] = e.Registry[v1alpha1.OnDemandSnapshot]
+	phase := v1alpha1.RecreatePhase("")
+	e.executes = func(tasks.Task) tasks.Verdict {
+		return tasks.Verdict{Outcome: tasks.Continue, Message: "it waits", Rollout: &v1alpha1.RolloutStatus{Phase: phase, TargetRevision: "r2"}}
+	}
+	g := &gate{wait: &Wait{Reason: v1alpha1.ReasonWaitingForCanary, Message: "b tries it", RequeueAfter: 7 * time.Second}}
+	e.Gate = g
+	e.look()
+	e.Expect(g.asked).To(BeEmpty(), "it stops nothing yet")
+
+	phase = v1alpha1.RecreateNeedsDeletion
+	e.pass(time.Minute)
+	version := s.get(t, "a").ResourceVersion
+	e.Expect(e.look()).To(Equal(7 * time.Second))
+	e.Expect(g.asked).To(Equal([]string{"a " + version}))
+	e.Expect(g.target).To(Equal("r2"))
+	e.Expect(e.state("a")).To(Equal(running))
+	e.Expect(e.progress("a")).To(Equal("WaitingForCanary: b tries it"))
+	e.Expect(s.get(t, "a").Status.Rollout.Phase).To(BeEmpty())
+
+	g.wait = nil
+	e.look()
+	e.Expect(s.get(t, "a").Status.Rollout.Phase).To(Equal(phase))
+	asked := len(g.asked)
+	e.look()
+	e.Expect(g.asked).To(HaveLen(asked), "it has stopped them")
 }

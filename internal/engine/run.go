@@ -63,6 +63,9 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 		r.books.rests(task.Object)
 		verdict.Reason, verdict.Message, verdict.RequeueAfter, verdict.ProgressDeadline = wait.Reason, wait.Message, wait.RequeueAfter, 0
 	}
+	if err == nil {
+		err = r.askAgain(ctx, task, verdict)
+	}
 	return r.conclude(ctx, cached, task, verdict, err)
 }
 

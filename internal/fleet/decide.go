@@ -54,6 +54,12 @@ func Again(in Input, task types.UID) Decision {
 	return Decision{Hold: hold, Canary: hold == nil && s.canary(c)}
 }
 
+// Bypass is the decision about a waiting task that starts whatever the policies say. It is a canary as any other is: others wait for it.
+func Bypass(in Input, task types.UID) Decision {
+	s := newState(in)
+	return Decision{Canary: s.canary(s.candidate(task))}
+}
+
 // Next returns the tasks that may take slots now, all of them together, and since when tasks have waited for a slot of each policy and none
 // was given. What waits because its namespace has its share does not count: its own tasks keep it, and those are its tenant's. What waits for
 // a canary that is late does: its tenant may have suspended its task, or have its members change again and again.

@@ -222,8 +222,8 @@ func TestDecide(t *testing.T) {
 		"too little is known":                       {situation(lateIn(time.Second, 60, 60, 60, 1800)), "", ""},
 		"what changes nothing may be late":          {situation(lateIn(time.Minute, 60, 60, 60, 60, 1800), candidate(func(c *Candidate) { c.Change = "" })), "", ""},
 		"in its first half it may be late":          {situation(lateIn(3*time.Hour, 90000, 90000, 90000, 90000, 90000)), "", ""},
-		"also between exceptions in windows":        {situation(weekdays(time.Date(2026, 6, 2, 4, 0, 0, 0, time.UTC), 36600, 36600, 36600, 36600, 36600)), "", ""},
-		"not in its second half":                    {situation(weekdays(time.Date(2026, 6, 2, 4, 0, 1, 0, time.UTC), 36600, 36600, 36600, 36600, 36600)), WaitingForWindow, "took up to 4h0m0s"},
+		"also between exceptions in windows":        {situation(weekdays(time.Date(2026, 6, 2, 1, 0, 0, 0, time.UTC), 36600, 36600, 36600, 36600, 36600)), "", ""},
+		"not in its second half":                    {situation(weekdays(time.Date(2026, 6, 2, 1, 0, 1, 0, time.UTC), 36600, 36600, 36600, 36600, 36600)), WaitingForWindow, "took up to 7h0m0s"},
 		"not in a shorter one before it":            {situation(weekdays(time.Date(2026, 6, 5, 20, 0, 1, 0, time.UTC), 36600, 36600, 36600, 36600, 36600)), WaitingForWindow, "closes at 2026-06-06T00:00:00Z"},
 		"the first is a canary":                     {situation(newChange), "", ""},
 		"one is tried":                              {situation(newChange, holders(holding("a", func(h *Holder) { h.Canary = true }))), WaitingForCanary, "EtcdFleetPolicy p tries change A in 1 of 10 clusters first: a/etcd-a runs task task-a"},
@@ -448,6 +448,15 @@ func TestLongMessages(t *testing.T) {
 	d := Decide(situation(holders(all...)), "w1")
 	if !strings.HasSuffix(d.Hold.Message, "e/etcd-e runs task task-e, 2 more") {
 		t.Error(d.Hold.Message)
+	}
+	// Clusters are counted, and not their tasks.
+	all = append(all[:maxNamed+1], holding("a", func(h *Holder) { h.Task = "again" }), holding("f", func(h *Holder) { h.Task = "again" }))
+	pointers := make([]*Holder, len(all))
+	for i := range all {
+		pointers[i] = &all[i]
+	}
+	if m := named(pointers); !strings.HasSuffix(m, "e/etcd-e runs task task-e, 1 more") {
+		t.Error(m)
 	}
 }
 

@@ -20,6 +20,8 @@ type Input struct {
 	Ledger   *Ledger
 	// Waiting are the tasks that only wait for the fleet.
 	Waiting []Candidate
+	// Asked is since when tasks have waited with each change, by their statuses: also for an operator that was there before.
+	Asked map[string]time.Time
 	// Failing are the namespaces of the Etcds that may ask for a change, of those in which the last one failed: it begins with them.
 	Failing map[types.UID]string
 	// Impaired are the clusters that lack a member or are being recovered.

@@ -5,6 +5,7 @@
 package fleet
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -15,7 +16,10 @@ const lapse = time.Hour
 // Lapse lets changes that return long after they went through the fleet begin with canaries again: they may differ and only look the same,
 // or the clusters may have changed. A task that has waited since then does not count as a return. It reports whether there are any.
 func Lapse(in Input) bool {
-	asked := map[string]time.Time{}
+	asked := maps.Clone(in.Asked)
+	if asked == nil {
+		asked = map[string]time.Time{}
+	}
 	for _, c := range in.Waiting {
 		if first, known := asked[c.Change]; !known || c.ChangeSince.Before(first) {
 			asked[c.Change] = c.ChangeSince

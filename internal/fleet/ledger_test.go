@@ -252,6 +252,8 @@ func TestLapse(t *testing.T) {
 		"after an hour":               {situation(candidate(since(lapse + 1))), true},
 		"within it":                   {situation(candidate(since(lapse))), false},
 		"another has waited":          {situation(candidate(since(2*lapse)), others(waiting("a", since(0)))), false},
+		"one has, by its status":      {situation(candidate(since(2*lapse)), func(in *Input) { in.Asked = map[string]time.Time{"A": noon} }), false},
+		"long after, by its status":   {situation(candidate(since(2*lapse)), func(in *Input) { in.Asked = map[string]time.Time{"A": noon.Add(2 * lapse)} }), true},
 		"another change has":          {situation(candidate(since(2*lapse)), others(waiting("a", since(0), func(c *Candidate) { c.Change = "B" }))), true},
 		"a cluster has it":            {situation(candidate(since(2*lapse)), holders(holding("a"))), false},
 		"one has another":             {situation(candidate(since(2*lapse)), holders(holding("a", func(h *Holder) { h.Change = "B" }))), true},

@@ -90,6 +90,13 @@ func (p *Policy) Title() string {
 // start again, zero if that is unknown.
 func (p *Policy) Opens(now time.Time) (open bool, closes, next time.Time) {
 	if open, closes, next = p.at(now); open {
+		for again, tries := true, 0; again && !closes.IsZero() && tries < maxJoined; tries++ {
+			// Another window may be open when one closes.
+			var later time.Time
+			if again, later, _ = p.at(closes); again {
+				closes = later
+			}
+		}
 		return true, closes, time.Time{}
 	}
 	// A window may begin within an exception, and an exception end while no window is open.
@@ -102,6 +109,9 @@ func (p *Policy) Opens(now time.Time) (open bool, closes, next time.Time) {
 	}
 	return false, time.Time{}, time.Time{}
 }
+
+// maxJoined bounds how many windows that adjoin count as one.
+const maxJoined = 10
 
 // maxTries bounds how many windows within exceptions are passed over.
 const maxTries = 100

@@ -48,14 +48,14 @@ func shareFree(s *state, p *Policy, c *Candidate) *Hold {
 	return &Hold{Reason: WaitingForSlot, Share: true, Message: fmt.Sprintf("Etcds of one namespace get %s of %s at most: %s", plural(p.Share(), "slot"), p.Title(), named(holders))}
 }
 
-// own reports whether a task shares a slot that its cluster already holds, since clusters are counted: that of the task beside which it
-// runs, or of a deleted task, which it takes over. Otherwise it returns the holder whose outcome must be known first; nil if there is none.
+// own reports whether a task shares a slot that its cluster already holds, since clusters are counted: its own, that of the task beside which
+// it runs, or of a deleted task, which it takes over. Otherwise it returns the holder whose outcome must be known first; nil if there is none.
 func (s *state) own(c *Candidate) (shares bool, before *Holder) {
 	for i := range s.Ledger.Holders {
 		h := &s.Ledger.Holders[i]
 		switch {
-		case h.Etcd != c.Etcd || h.Task == c.Task || !h.Ended.IsZero():
-		case h.Aborted || h.Task == c.Beside:
+		case h.Etcd != c.Etcd || !h.Ended.IsZero():
+		case h.Aborted || h.Task == c.Task || h.Task == c.Beside:
 			shares = true
 		default:
 			return false, h
@@ -117,15 +117,11 @@ func named(holders []*Holder) string {
 		return "none holds a slot"
 	}
 	var all []string
-	etcds := map[types.UID]bool{}
+	clusters := map[types.UID]bool{}
 	for _, h := range holders {
-		if etcds[h.Etcd] {
+		known := clusters[h.Etcd]
+		if clusters[h.Etcd] = true; known || len(clusters) > maxNamed {
 			continue
-		}
-		etcds[h.Etcd] = true
-		if len(all) == maxNamed {
-			all = append(all, fmt.Sprintf("%d more", len(holders)-maxNamed))
-			break
 		}
 		doing := "runs task " + h.TaskName
 		switch {
@@ -135,6 +131,9 @@ func named(holders []*Holder) string {
 			doing = "is watched after task " + h.TaskName
 		}
 		all = append(all, fmt.Sprintf("%s/%s %s", h.Namespace, h.EtcdName, doing))
+	}
+	if more := len(clusters) - maxNamed; more > 0 {
+		all = append(all, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(all, ", ")
 }

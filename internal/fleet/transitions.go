@@ -46,6 +46,26 @@ func (l *Ledger) Forget(deleted []types.UID) bool {
 	return len(l.Policies) < before
 }
 
+// Unwatched forgets what nothing is known of, since no operator has watched for a while: with what a cluster is compared, as a node may have been
+// drained since; and of what no policy is left, what was watched, and what is a canary, whose task may have succeeded and be gone by now. It
+// reports whether anything has changed.
+func (l *Ledger) Unwatched() (changed bool) {
+	for _, known := range slices.Clone(l.Holders) {
+		h := l.Holder(known.Task)
+		left := slices.ContainsFunc(h.Policies, func(name string) bool { return l.Recorded(name) != nil })
+		switch {
+		case !left && !h.Ended.IsZero():
+			l.remove(h.Task)
+		case h.Baseline == "" && (left || !h.Canary):
+			continue
+		default:
+			h.Baseline, h.Canary = "", h.Canary && left
+		}
+		changed = true
+	}
+	return changed
+}
+
 // Watched returns the canary that is watched in a cluster, which is judged before another task of it gets a slot by Grant; nil if there is none.
 func (l *Ledger) Watched(etcd types.UID) *Holder {
 	return find(l.Holders, func(h *Holder) bool { return h.Etcd == etcd && h.Canary && h.MayFail() && !h.Ended.IsZero() })
@@ -309,6 +329,15 @@ func (l *Ledger) Withdraw(task types.UID) *Holder {
 	l.Holders = slices.Delete(l.Holders, i, i+1)
 	return &held
 }
+
+// Keep puts back a holder that was withdrawn, for another resourceVersion of its task.
+func (l *Ledger) Keep(h *Holder, version string) {
+	h.ResourceVersion = version
+	l.Holders = append(l.Holders, *h)
+}
+
+// Empty has a holder bring nothing: its task stops nothing yet, and may not bring what it would now.
+func (h *Holder) Empty() { h.Change, h.Target, h.Canary, h.Counted = "", "", false, false }
 
 // remove removes the holder with a task that is over.
 func (l *Ledger) remove(task types.UID) {

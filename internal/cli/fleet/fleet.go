@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -213,21 +214,38 @@ func stateOf(s *v1alpha1.EtcdFleetPolicyStatus, c *v1alpha1.FleetChange) string 
 }
 
 func (c *command) runResume(ctx context.Context, cluster *kube.Cluster, change string) error {
-	all, err := c.policies(ctx, cluster, c.policy)
-	if err != nil {
+	var name string
+	if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		all, err := c.policies(ctx, cluster, c.policy)
+		if err != nil {
+			return err
+		}
+		policy, token, err := resumable(all, change)
+		if err != nil {
+			return err
+		}
+		name = policy.Name
+		before := client.MergeFromWithOptions(policy.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		metav1.SetMetaDataAnnotation(&policy.ObjectMeta, v1alpha1.AnnotationResumeChange, withToken(policy.Annotations[v1alpha1.AnnotationResumeChange], token))
+		if err := cluster.Patch(ctx, policy, before); err != nil {
+			return kube.Failure("%w", err)
+		}
+		return nil
+	}); err != nil {
 		return err
 	}
-	policy, token, err := resumable(all, change)
-	if err != nil {
-		return err
-	}
-	before := client.MergeFrom(policy.DeepCopy())
-	metav1.SetMetaDataAnnotation(&policy.ObjectMeta, v1alpha1.AnnotationResumeChange, token)
-	if err := cluster.Patch(ctx, policy, before); err != nil {
-		return kube.Failure("%w", err)
-	}
-	text.Print(c.Out, fmt.Sprintf("change %s of etcdfleetpolicy/%s resumed", change, policy.Name))
+	text.Print(c.Out, fmt.Sprintf("change %s of etcdfleetpolicy/%s resumed", change, name))
 	return nil
+}
+
+// maxTokens bounds the tokens that are kept: the operator reads them within seconds, and one that it has read does nothing.
+const maxTokens = 10
+
+// withToken adds a token to a list of them, as the newest.
+func withToken(all, token string) string {
+	kept := slices.DeleteFunc(strings.Split(all, ","), func(other string) bool { return other == "" || other == token })
+	kept = append(kept, token)
+	return strings.Join(kept[max(0, len(kept)-maxTokens):], ",")
 }
 
 // resumable returns the policy that has paused a change, and the token that resumes it.

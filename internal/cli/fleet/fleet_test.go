@@ -93,3 +93,14 @@ func TestResumable(t *testing.T) {
 		}
 	}
 }
+
+// A token is added to those that the operator may not have read yet, of which the newest are kept.
+func TestTokens(t *testing.T) {
+	for _, c := range []struct{ all, token, want string }{
+		{"", "a.1", "a.1"}, {"a.1", "b.1", "a.1,b.1"}, {"a.1,b.1", "a.1", "b.1,a.1"}, {"0,1,2,3,4,5,6,7,8,9", "10", "1,2,3,4,5,6,7,8,9,10"},
+	} {
+		if got := withToken(c.all, c.token); got != c.want {
+			t.Errorf("%q and %q: %q", c.all, c.token, got)
+		}
+	}
+}

@@ -5,6 +5,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -44,7 +46,7 @@ func TestWhatACountRecords(t *testing.T) {
 		"one that the cache has shown":          {run: &found, knows: with(func(h *fleet.Holder) { h.Change = "" }), changes: true},
 		"whose change cannot be read":           {run: with(func(h *fleet.Holder) { h.Change = "" }), knows: with(func(h *fleet.Holder) { h.Change = "" }), runs: true, kept: true},
 		"that has a change":                     {run: &found, knows: with(func(h *fleet.Holder) { h.Change = "B" }), runs: true, kept: true},
-		"that has asked for its slot":           {run: &found, knows: with(func(h *fleet.Holder) { h.Change, h.Unasked = "", false }), runs: true, kept: true},
+		"that has a slot of the default":        {run: &found, knows: with(func(h *fleet.Holder) { h.Change, h.Unasked = "", false }), runs: true, canaries: 1, canary: true, changes: true},
 		"that has asked, and its change exists": {run: &found, knows: with(func(h *fleet.Holder) { h.Unasked = false }), runs: true, kept: true},
 	} {
 		l := &fleet.Ledger{}
@@ -59,8 +61,8 @@ func TestWhatACountRecords(t *testing.T) {
 		if changed := n.record(l, v, m); changed != c.changes {
 			t.Errorf("%s: changed: %t", name, changed)
 		}
-		h := l.Holder("task")
-		if has := h != nil; has != (c.changes || c.kept) || has && (h.Canary != c.canary || (h.TaskName == known) != c.kept) {
+		h, want := l.Holder("task"), ptr.Deref(c.knows, fleet.Holder{})
+		if has := h != nil; has != (c.changes || c.kept) || has && (h.Canary != c.canary || h.Change != cmp.Or(want.Change, c.run.Change) || (h.TaskName == known) != (c.knows != nil)) {
 			t.Errorf("%s: %+v", name, h)
 		}
 	}

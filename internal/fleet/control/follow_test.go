@@ -510,8 +510,7 @@ func TestSoakWithoutABaselineAndWithAGap(t *testing.T) {
 	}
 }
 
-// A policy that is deleted, and one of the same name that comes at once: the canary was watched for less time than either of them wants, so the
-// next change has one.
+// A policy that is deleted counts nothing that it has not seen the end of. Another one that selects the cluster watches it to its end.
 func TestAPolicyThatIsDeletedWhileItsCanaryIsWatched(t *testing.T) {
 	w, o := watching(t)
 	other := w.read().DeepCopy()
@@ -524,11 +523,12 @@ func TestAPolicyThatIsDeletedWhileItsCanaryIsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.pass(time.Minute)
-	if got := o.outcome(); got != "neither" {
+	if got := o.outcome(); got != "watched" {
 		t.Errorf("%q", got)
 	}
+	o.pass(9 * time.Minute)
 	l, err := o.Store.Read(t.Context())
-	if err != nil || l.Change("all", "A").Passed > 0 {
+	if err != nil || len(l.Holders) > 0 || l.Change("all", "A").Passed > 0 || l.Change("other", "A").Passed != 1 {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
@@ -843,5 +843,75 @@ func TestPodsThatCannotBeRead(t *testing.T) {
 	status.RecordEnd(task, tasks.Reject, v1alpha1.ErrSuperseded, "the template has changed", w.clock.Now())
 	if f, err := o.superseded(t.Context(), h, task); err == nil || f != nil {
 		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// What was not watched, because there was no policy, is not judged: a node may have been drained since, and a task that has succeeded be gone.
+func TestNothingIsSaidOfWhatWasNotWatched(t *testing.T) {
+	for name, before := range map[string]func(*world, *operator){
+		"it is watched": func(_ *world, o *operator) { o.pass(time.Minute) },
+		"its task runs": func(w *world, o *operator) {
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { l.Holders[0].Ended = time.Time{}; return true }); err != nil {
+				t.Fatal(err)
+			}
+			task := w.task(0).Object
+			task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateInProgress, &metav1.Time{Time: w.clock.Now()}
+			if err := w.api.Status().Update(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+			o.pass(time.Minute)
+			if err := w.api.Delete(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, o := watching(t)
+			before(w, o)
+			policy := w.read()
+			if err := w.api.Delete(t.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+			o.pass(interval)
+			pod := w.readPod()
+			pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Time{Time: w.clock.Now()}
+			if err := w.api.Status().Update(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			w.clock.Step(24 * time.Hour)
+			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+			policy.UID, policy.ResourceVersion = "later", ""
+			if err := w.api.Create(t.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+			o.pass(settle + 2*interval)
+			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionTrue))
+			o.pass(settle + 2*interval)
+			if all := o.failures("all", "A"); len(all) > 0 {
+				t.Errorf("%q", all)
+			}
+			l, err := o.Store.Read(t.Context())
+			if err != nil || len(l.Holders) > 0 {
+				t.Errorf("%+v %v", l, err)
+			}
+		})
+	}
+}
+
+// What was not watched while passes failed is compared anew: a change does not fail by it, and is watched for all of its time.
+func TestAWatchWithAGapComparesAnew(t *testing.T) {
+	w, o := watching(t)
+	o.pass(time.Minute)
+	pod := w.readPod()
+	pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Time{Time: w.clock.Now()}
+	if err := w.api.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(2 * maxGap)
+	if o.pass(9 * time.Minute); o.outcome() != "watched" {
+		t.Error(o.outcome())
+	}
+	if o.pass(2 * time.Minute); o.outcome() != "done" {
+		t.Error(o.outcome())
 	}
 }

@@ -77,6 +77,8 @@ type Controller struct {
 	unwell lasting.Timers[types.UID, bool]
 	whole  lasting.Timers[types.UID, bool]
 	paused map[string]bool
+	// followed is when it last recorded what has become of the holders; zero if it has not.
+	followed time.Time
 	// newer: the ledger is a newer operator's, and events have said so.
 	newer bool
 }
@@ -148,12 +150,19 @@ func (c *Controller) Ask(ctx context.Context, task tasks.Task) (*engine.Wait, er
 	case err != nil:
 		return nil, err
 	case granted:
-		c.leave(candidate.Task, true)
+		c.leave(candidate.Task, !runs(task.Object))
 		return nil, nil
 	}
 	c.poke()
-	return c.wait(decision), nil
+	wait := c.wait(decision)
+	if runs(task.Object) {
+		wait.Message += "; the task has stopped nothing yet, and keeps its slot"
+	}
+	return wait, nil
 }
+
+// runs reports whether a task has started.
+func runs(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1.TaskStateInProgress }
 
 // ungoverned lets a task start that needs no slot according to the cache, unless the API server has a policy for it.
 func (c *Controller) ungoverned(ctx context.Context, v *view, t *v1alpha1.EtcdOperatorTask) (*engine.Wait, error) {

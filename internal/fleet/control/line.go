@@ -7,7 +7,6 @@ package control
 import (
 	"maps"
 
-	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -72,7 +71,7 @@ func (c *Controller) leave(task types.UID, granted bool) {
 func (c *Controller) input(v *view, l *fleet.Ledger) fleet.Input {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	in := fleet.Input{Now: c.Clock.Now(), Policies: inForce(v.policies, l), Covering: v.covering, Ledger: l, Failing: lastFailed(v, l), Impaired: v.impaired, Served: maps.Clone(c.served)}
+	in := fleet.Input{Now: c.Clock.Now(), Policies: inForce(v.policies, l), Covering: v.covering, Ledger: l, Asked: v.asked, Failing: lastFailed(v, l), Impaired: v.impaired, Served: maps.Clone(c.served)}
 	for _, w := range c.waiting {
 		in.Waiting = append(in.Waiting, w.Candidate)
 	}
@@ -117,14 +116,19 @@ func inForce(policies map[string]*fleet.Policy, l *fleet.Ledger) map[string]*fle
 	return all
 }
 
-// forget removes tasks that no longer wait, tasks that were woken and have not asked, and places that no task claims.
+// forget removes tasks that no longer wait, tasks that were woken and have not asked, and places that no task claims. A recreation that runs may
+// wait until it stops the pods.
 func (c *Controller) forget(v *view) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.Clock.Now()
 	for uid, w := range c.waiting {
 		t := v.tasks[uid]
-		gone := v.at.After(w.entered) && (t == nil || t.Spec.Suspend || t.Status.State == v1alpha1.TaskStateInProgress)
+		gone := v.at.After(w.entered) && (t == nil || t.Spec.Suspend || runs(t) && !t.StopsNothingYet())
+		if gone && t == nil && !c.send(w) {
+			// It may need no slot any more, and would not ask before long.
+			continue
+		}
 		if gone || !w.woken.IsZero() && now.Sub(w.woken) > answer {
 			delete(c.waiting, uid)
 		}

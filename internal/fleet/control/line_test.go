@@ -522,3 +522,38 @@ func TestACanaryIsJudgedBeforeTheNextTask(t *testing.T) {
 		t.Errorf("started: %t, %+v %v", started, c, err)
 	}
 }
+
+// A task that bypasses the policies is a canary as any other is: others wait for it as for one, and what is abandoned has failed.
+func TestATaskThatBypassesIsACanary(t *testing.T) {
+	for count, canary := range map[int32]bool{0: false, 1: true} {
+		w := newWorld(t, 2, 2)
+		w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+			p.Spec.Canary.Count = ptr.To(count)
+			p.Spec.Windows = []v1alpha1.FleetWindow{{Schedule: "0 2 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
+		})
+		w.rolls(0)
+		o := w.operator()
+		o.pass(interval)
+		task := w.task(0).Object
+		metav1.SetMetaDataAnnotation(&task.ObjectMeta, v1alpha1.AnnotationBypassFleet, "true")
+		if err := w.api.Update(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		o.start(0)
+		if h := o.holder(0); h.Canary != canary || !h.Unasked {
+			t.Errorf("%d: %+v", count, h)
+		}
+		w.clock.Step(time.Minute)
+		w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
+		task = w.task(0).Object
+		change := task.Status.Change
+		task.Status.State, task.Status.CompletedAt = v1alpha1.TaskStateRejected, &metav1.Time{Time: w.clock.Now()}
+		if err := w.api.Status().Update(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		o.pass(2 * interval)
+		if all := o.failures("all", change); (len(all) == 1) != canary {
+			t.Errorf("%d: %q", count, all)
+		}
+	}
+}

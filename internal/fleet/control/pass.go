@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -54,6 +55,7 @@ func (c *Controller) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, errors.Join(unread, err)
 	}
+	c.followed = c.Clock.Now()
 	if n.ledger == c.generation() {
 		c.counted(n.census)
 	}
@@ -90,9 +92,13 @@ type news struct {
 	ledger   int
 	found    []finding
 	replaced []types.UID
-	census   census
+	// gap: the holders were not followed for a while.
+	gap    bool
+	census census
 	// met are the tasks that run without a slot.
 	met *met
+	// missing are the changes of rollouts that have none in the ledger.
+	missing []fleet.Holder
 }
 
 // write records news in the ledger, and returns the ledger. Tasks that run without a slot are read again if the ledger was written since.
@@ -122,6 +128,7 @@ var errBusy = errors.New("the ledger of the fleet was written each time that the
 func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n news, unread error) {
 	var errs [4]error
 	n.ledger = c.generation()
+	n.gap = c.unfollowed()
 	n.found, errs[0] = c.follow(ctx, v, known)
 	n.replaced, errs[1] = c.replaced(ctx, v, known)
 	n.census = c.countTasks(ctx, v, func(policy string) bool {
@@ -129,6 +136,7 @@ func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n 
 		return r == nil || slices.Contains(n.replaced, r.UID)
 	})
 	errs[2] = n.census.err
+	n.missing = c.missing(ctx, v, known)
 	n.met = n.census.met(known.Revision)
 	errs[3] = c.meet(ctx, strangers(known, v, n.met), n.met)
 	return n, errors.Join(errs[:]...)
@@ -137,14 +145,18 @@ func (c *Controller) news(ctx context.Context, v *view, known *fleet.Ledger) (n 
 // record records news in the ledger, and reports whether that changes it.
 func (c *Controller) record(l *fleet.Ledger, v *view, n news) (changed bool) {
 	changed = l.Forget(n.replaced)
+	if n.gap {
+		changed = l.Unwatched() || changed
+	}
 	if n.ledger == c.generation() {
 		changed = n.census.record(l, v, n.met) || changed
 	}
 	changed = c.adopt(l, v, n.met) || changed
+	changed = l.Join(v.policies, v.covering, n.missing, v.at) || changed
 	for i := range v.objects {
 		o := &v.objects[i]
-		if token := o.Annotations[v1alpha1.AnnotationResumeChange]; token != "" {
-			changed = l.ResumeBy(o.Name, token) || changed
+		for _, token := range strings.Split(o.Annotations[v1alpha1.AnnotationResumeChange], ",") {
+			changed = l.ResumeBy(o.Name, strings.TrimSpace(token)) || changed
 		}
 	}
 	for _, f := range n.found {

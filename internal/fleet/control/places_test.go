@@ -208,20 +208,24 @@ func TestWhatIsForgotten(t *testing.T) {
 		"waits":     task(func(*v1alpha1.EtcdOperatorTask) {}),
 		"suspended": task(func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Suspend = true }),
 		"runs":      task(func(t *v1alpha1.EtcdOperatorTask) { t.Status.State = v1alpha1.TaskStateInProgress }),
+		"recreates": task(func(t *v1alpha1.EtcdOperatorTask) {
+			t.Spec.Type, t.Status.State = v1alpha1.RecreateRollout, v1alpha1.TaskStateInProgress
+		}),
 	}
 	for name, c := range map[string]struct {
 		task          types.UID
 		entered, woke time.Duration
 		stays         bool
 	}{
-		"it waits":                  {"waits", time.Minute, -1, true},
-		"it is gone":                {"gone", time.Minute, -1, false},
-		"it is gone, or was seen":   {"gone", 0, -1, true},
-		"it is suspended":           {"suspended", time.Minute, -1, false},
-		"it runs":                   {"runs", time.Minute, -1, false},
-		"it was woken":              {"waits", time.Minute, answer, true},
-		"it was woken long ago":     {"waits", time.Minute, answer + 1, false},
-		"it is gone, and was woken": {"gone", time.Minute, 0, false},
+		"it waits":                   {"waits", time.Minute, -1, true},
+		"it is gone":                 {"gone", time.Minute, -1, false},
+		"it is gone, or was seen":    {"gone", 0, -1, true},
+		"it is suspended":            {"suspended", time.Minute, -1, false},
+		"it runs":                    {"runs", time.Minute, -1, false},
+		"it runs, and stops nothing": {"recreates", time.Minute, -1, true},
+		"it was woken":               {"waits", time.Minute, answer, true},
+		"it was woken long ago":      {"waits", time.Minute, answer + 1, false},
+		"it is gone, and was woken":  {"gone", time.Minute, 0, false},
 	} {
 		o := w.operator()
 		one := &waiter{entered: now.Add(-c.entered)}
@@ -231,6 +235,10 @@ func TestWhatIsForgotten(t *testing.T) {
 		o.waiting[c.task] = one
 		if o.forget(&view{at: now, tasks: tasks}); (len(o.waiting) == 1) != c.stays {
 			t.Errorf("%s: %v", name, o.waiting)
+		}
+		// It may wait for nothing any more, because its policy is gone.
+		if wakes := len(o.wakes) == 1; wakes != (c.task == "gone" && !c.stays) {
+			t.Errorf("%s: it asks again: %t", name, wakes)
 		}
 	}
 	o := w.operator()
@@ -337,4 +345,32 @@ func TestASlotOfATaskThatIsGone(t *testing.T) {
 	if l, err := o.Store.Read(t.Context()); err != nil || len(l.Holders) != 1 {
 		t.Errorf("%+v %v", l, err)
 	}
+}
+
+// A change that waits for its window goes on where it was, also if another operator takes over.
+func TestAChangeThatWaitsForItsWindowOutlivesAnOperator(t *testing.T) {
+	w := newWorld(t, 2, 2)
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Canary.Count = ptr.To(int32(1)) })
+	for i := range w.n {
+		w.restarts(i)
+	}
+	o := w.operator()
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		l.Grant(fleet.Holder{Task: "gone", TaskName: "gone", Namespace: "ns0", Etcd: "gone", EtcdName: "gone", Policies: []string{"all"}, Change: fleet.Restart, Canary: true, Granted: w.clock.Now()})
+		l.Succeeded("gone", w.clock.Now())
+		l.Soaked("gone", w.clock.Now())
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	task := w.task(1).Object
+	task.Status.Change = fleet.Restart
+	task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForWindow, LastTransitionTime: metav1.Time{Time: w.clock.Now()}}}
+	if err := w.api.Status().Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Step(72 * time.Hour)
+	o = w.operator()
+	w.mayStart(o.ask(0))
+	w.mayStart(o.ask(1))
 }

@@ -151,12 +151,9 @@ func (n *census) met(revision string) *met {
 // has yet to pass canaries is one: nothing else would say that the change is bad.
 func (n *census) record(l *fleet.Ledger, v *view, m *met) (changed bool) {
 	for _, h := range n.run {
-		known := l.Holder(h.Task)
-		if known == nil && !m.runs[h.Task] || known != nil && (h.Change == "" || !known.Unasked || known.Change != "") {
+		if l.Holder(h.Task) != nil || !m.runs[h.Task] {
 			continue
 		}
-		// One that the cache has shown has no change yet.
-		l.Withdraw(h.Task)
 		h.Canary = slices.ContainsFunc(h.Policies, func(name string) bool { return v.policies[name] != nil && l.InCanaryStage(v.policies[name], h.Change) })
 		l.Grant(h)
 		changed = true
@@ -166,7 +163,8 @@ func (n *census) record(l *fleet.Ledger, v *view, m *met) (changed bool) {
 			changed = l.Record(v.policies[name]) || changed
 		}
 	}
-	return changed
+	// One that the cache has shown, or that has a slot of the default, has no change yet.
+	return l.Join(v.policies, v.covering, n.run, v.at) || changed
 }
 
 // counted remembers a census whose outcome is in the ledger, and lastCensus returns it.
@@ -230,7 +228,8 @@ func (c *Controller) count(ctx context.Context, v *view, namespace string, isFen
 		}
 		if t.Status.State == v1alpha1.TaskStateInProgress {
 			h := unasked(t, v, c.Clock.Now())
-			if h.Policies[0] != fleet.Default {
+			// A recreation that stops nothing yet asks for its change when it does.
+			if h.Policies[0] != fleet.Default && !t.StopsNothingYet() {
 				is := c.changeOf(ctx, t)
 				h.Change, h.Target = is.change, is.target
 			}
@@ -247,6 +246,21 @@ func (c *Controller) changeOf(ctx context.Context, t *v1alpha1.EtcdOperatorTask)
 		is, _ = c.change(ctx, tasks.Task{Object: t, Etcd: etcd})
 	}
 	return is
+}
+
+// missing returns the rollouts that run by policies without a change: the cache has shown them before they were counted, or the change could not
+// be read.
+func (c *Controller) missing(ctx context.Context, v *view, l *fleet.Ledger) (all []fleet.Holder) {
+	for i := range l.Holders {
+		h := &l.Holders[i]
+		t := v.tasks[h.Task]
+		if h.Change != "" || h.Over() || t == nil || !runs(t) || !t.Spec.Type.IsRollout() || t.StopsNothingYet() || v.covering[h.Namespace][0] == fleet.Default {
+			continue
+		}
+		is := c.changeOf(ctx, t)
+		all = append(all, fleet.Holder{Task: h.Task, Change: is.change, Target: is.target})
+	}
+	return all
 }
 
 // fence changes the resourceVersion of a task. If it has started by now, the task shows that.

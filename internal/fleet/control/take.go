@@ -80,8 +80,8 @@ func (c *Controller) take(ctx context.Context, v *view, task tasks.Task, candida
 			if err := c.Live.Get(ctx, client.ObjectKeyFromObject(task.Object), live); err != nil {
 				return false, fleet.Decision{}, fmt.Errorf("reading task %s, which was granted a slot: %w", candidate.TaskName, err)
 			}
-			if live.ResourceVersion == a.stands || live.UID != candidate.Task || live.Status.State == v1alpha1.TaskStateInProgress || live.Status.State.IsFinal() {
-				// Its start may still be written, or was.
+			if live.ResourceVersion == a.stands || live.UID != candidate.Task || runs(live) && live.ResourceVersion != task.Object.ResourceVersion || live.Status.State.IsFinal() {
+				// Its start may still be written, or was. A recreation that asks again is shown as it runs.
 				return false, c.behind("", "the cache does not show the task as it was when it got its slot"), nil
 			}
 			a.void = a.stands
@@ -116,14 +116,24 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 		return false
 	}
 	changed = a.adopt(l, a.view, &a.met)
+	changed = l.Join(a.view.policies, a.view.covering, nil, a.view.at) || changed
 	held := l.Withdraw(a.candidate.Task)
-	switch {
-	case l.IsOver(a.candidate.Task) || held != nil && held.Over():
-		a.decision = a.behind("", "the cache does not show yet that the task has ended")
+	begun := held != nil && runs(a.task.Object)
+	same := begun && held.Change == a.candidate.Change && held.Target == a.candidate.Target
+	if a.waitsForEarlier(l, held, begun && !same) {
 		return false
-	case held != nil && held.ResourceVersion != version && held.ResourceVersion != a.void:
-		a.stands = held.ResourceVersion
-		return false
+	}
+	if same {
+		// The write shows that no other operator has granted it another change.
+		a.granted, changed = true, changed || held.ResourceVersion != version
+		l.Keep(held, version)
+		return changed
+	}
+	had := begun && held.Change != ""
+	if begun {
+		// It keeps its slot, and brings nothing until it may bring what it would now.
+		held.Empty()
+		l.Keep(held, version)
 	}
 	in := a.input(a.view, l)
 	var lapsed bool
@@ -134,6 +144,8 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 		return false
 	case a.decision.Hold == nil:
 		return a.grant(l, in, held)
+	case begun:
+		return changed || lapsed || had
 	case held != nil && held.ResourceVersion == version:
 		// The start on this one may still be written. Nothing else is before it is void.
 		a.stays = true
@@ -142,10 +154,28 @@ func (a *attempt) try(l *fleet.Ledger) (changed bool) {
 	return changed || lapsed || held != nil
 }
 
+// waitsForEarlier reports whether an earlier grant stands in the way, or the end of the task. brings: it runs, and would stop its pods with another
+// change than it has a slot for.
+func (a *attempt) waitsForEarlier(l *fleet.Ledger, held *fleet.Holder, brings bool) bool {
+	version := a.task.Object.ResourceVersion
+	switch {
+	case l.IsOver(a.candidate.Task) || held != nil && held.Over():
+		a.decision = a.behind("", "the cache does not show yet that the task has ended")
+	case held != nil && held.ResourceVersion != version && held.ResourceVersion != a.void:
+		a.stands = held.ResourceVersion
+	case brings && held.ResourceVersion == version:
+		// It may still be written.
+		a.stays, a.decision = true, a.behind("", "the task has changed since it was read")
+	default:
+		return false
+	}
+	return true
+}
+
 // decide decides whether a task may take a slot, or keep one that it was granted before, and reports whether changes have lapsed.
 func (a *attempt) decide(in fleet.Input, again bool) (decision fleet.Decision, lapsed bool) {
 	if bypasses(a.task.Object) && in.InLine(a.candidate.Task) {
-		return fleet.Decision{}, false
+		return fleet.Bypass(in, a.candidate.Task), false
 	}
 	if name := unseen(in.Ledger, a.view); name != "" {
 		return a.behind(name, hasChanged(name)), false
@@ -208,6 +238,7 @@ func (a *attempt) grant(l *fleet.Ledger, in fleet.Input, held *fleet.Holder) boo
 	holder := fleet.Grant(in, a.candidate.Task, a.decision)
 	holder.ResourceVersion, holder.Unasked = a.task.Object.ResourceVersion, bypasses(a.task.Object)
 	holder.Counted = held != nil && held.Counted
+	l.Withdraw(holder.Task)
 	if changesNoTemplate(a.task.Object) {
 		l.GrantBeside(holder)
 	} else {

@@ -15,9 +15,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/fleet"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -34,6 +36,8 @@ type view struct {
 	etcds map[types.UID]*v1alpha1.Etcd
 	// tasks are the tasks of these Etcds that need a slot and have not ended.
 	tasks map[types.UID]*v1alpha1.EtcdOperatorTask
+	// asked is since when tasks have waited with each change, by their statuses.
+	asked map[string]time.Time
 	// changing are the Etcds whose members change, or get other data, and the type of the task that does it.
 	changing map[types.UID]v1alpha1.TaskType
 }
@@ -87,7 +91,7 @@ func (c *Controller) look(ctx context.Context) (*view, error) {
 	}
 	v := &view{
 		at: now, policies: map[string]*fleet.Policy{}, covering: map[string][]string{}, waves: map[string]string{},
-		etcds: map[types.UID]*v1alpha1.Etcd{}, tasks: map[types.UID]*v1alpha1.EtcdOperatorTask{}, changing: map[types.UID]v1alpha1.TaskType{},
+		etcds: map[types.UID]*v1alpha1.Etcd{}, tasks: map[types.UID]*v1alpha1.EtcdOperatorTask{}, changing: map[types.UID]v1alpha1.TaskType{}, asked: map[string]time.Time{},
 	}
 	list := &v1alpha1.EtcdFleetPolicyList{}
 	if err := c.Client.List(ctx, list); err != nil {
@@ -246,16 +250,28 @@ func (c *Controller) lookAtTasks(ctx context.Context, v *view) error {
 		etcd := etcdOf(t)
 		if t.Status.State == v1alpha1.TaskStateInProgress && etcd != "" && (t.Spec.Type == v1alpha1.QuorumLossRecovery || replacesData(t)) {
 			v.impaired = slices.DeleteFunc(v.impaired, func(i fleet.Impaired) bool { return i.Etcd == etcd })
-			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Since: t.Status.InitiatedAt.Time, Recovering: true})
+			v.impaired = append(v.impaired, fleet.Impaired{Etcd: etcd, Namespace: t.Namespace, Since: ptr.Deref(t.Status.InitiatedAt, metav1.Time{}).Time, Recovering: true})
 		}
 		if changesMembers(t) && v.changing[etcd] != v1alpha1.Restore {
 			v.changing[etcd] = t.Spec.Type
 		}
 		if v.asks(t) {
 			v.tasks[t.UID] = t
+			v.noteWait(t)
 		}
 	}
 	return nil
+}
+
+// noteWait notes since when a task has waited with its change, by its status.
+func (v *view) noteWait(t *v1alpha1.EtcdOperatorTask) {
+	admitted := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionAdmitted)
+	if t.Status.Change == "" || runs(t) || admitted == nil || admitted.Status != metav1.ConditionFalse {
+		return
+	}
+	if first, known := v.asked[t.Status.Change]; !known || admitted.LastTransitionTime.Time.Before(first) {
+		v.asked[t.Status.Change] = admitted.LastTransitionTime.Time
+	}
 }
 
 // changesMembers reports whether a task changes the members of its cluster at the moment, or stops them for a Restore.

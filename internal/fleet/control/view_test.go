@@ -243,3 +243,23 @@ func TestWhoOwnsATask(t *testing.T) {
 		}
 	}
 }
+
+// A recovery that runs may not say since when.
+func TestARecoveryThatDoesNotSaySinceWhen(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	task := w.task(0).Object
+	task.Spec.Type, task.Status.State = v1alpha1.QuorumLossRecovery, v1alpha1.TaskStateInProgress
+	status := task.Status
+	if err := w.api.Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	task.Status = status
+	if err := w.api.Status().Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	o := w.operator()
+	o.pass(interval)
+	if used := w.read().Status.Used; used != 1 {
+		t.Errorf("%d slots are used", used)
+	}
+}

@@ -798,3 +798,27 @@ func TestMaintenanceOfACanaryThatIsWatched(t *testing.T) {
 		})
 	}
 }
+
+// Two changes that are resumed before the operator has seen the first both go on.
+func TestTwoChangesAreResumed(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	o := w.operator()
+	o.pass(interval)
+	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
+		for _, name := range []string{"A", "B", "C"} {
+			l.Changes = append(l.Changes, fleet.Change{Policy: "all", Name: name, Resumed: 1, Failures: []fleet.Failure{{Etcd: "x", Namespace: "ns9"}}})
+		}
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.policy(func(p *v1alpha1.EtcdFleetPolicy) {
+		p.Annotations = map[string]string{v1alpha1.AnnotationResumeChange: "A.1,B.1, C.0"}
+	})
+	o.pass(interval)
+	for change, failed := range map[string]int{"A": 0, "B": 0, "C": 1} {
+		if all := o.failures("all", change); len(all) != failed {
+			t.Errorf("%s: %q", change, all)
+		}
+	}
+}
