@@ -164,6 +164,16 @@ var defects = []bug{
 		},
 	},
 	{
+		Name: "fleet: another cluster tries a template while the first one does", Fleet: true,
+		Edits: []edit{
+			{"internal/fleet/rules.go", "	if passed+len(underway) < p.Canary.Count {", "	if passed+len(underway) < p.Canary.Count+100 {"},
+		},
+	},
+	{
+		Name: "fleet: what has failed is forgotten with a policy that is deleted", Fleet: true,
+		Edits: []edit{{"internal/fleet/transitions.go", "c.Policy == r.Name && len(c.Failures) == 0 && !l.has(c.Name)", "c.Policy == r.Name && !l.has(c.Name)"}},
+	},
+	{
 		Name: "fleet: a canary that someone sets right before its rollout has failed is no failure", Fleet: true,
 		Edits: []edit{{"internal/fleet/transitions.go", "h != nil && h.Canary && left != \"\" {", "h != nil && h.Canary && left == \"\" {"}},
 	},
