@@ -31,6 +31,12 @@ var defects = []bug{
 			{"internal/rollout/quorum.go", "	if quorum.Exists(rest, voters) {", "	if quorum.Exists(rest, voters) || voters == 2 {"}},
 	},
 	{
+		Name: "members: a cluster begins at the revision of the data that it is made of",
+		Edits: []edit{
+			{"internal/agent/datadir/begin.go", "		return revision + bump\n", "		return revision\n"},
+			{"internal/agent/datadir/begin.go", "	return max(revision+bump, began+Margin)\n", "	return max(revision, 0*(bump+began))\n"}},
+	},
+	{
 		Name:  "once: no volume is surveyed before the first start of an Etcd that is created again",
 		Issue: "An Etcd that was created again beside retained claims served an empty cluster beside data, if most volumes were lost.",
 		Edits: []edit{{"internal/etcd/firststart/decision.go", "	case len(f.claims) == 0 && f.recorded == \"\":\n", "	case f.recorded == \"\":\n"}},
