@@ -126,7 +126,7 @@ func (s *session) spoil(as string, then time.Duration, help bool) {
 // setRight gives those Etcds another template that one which crashes has reached, whether or not their rollout has failed by then.
 func (s *session) setRight(bad string) {
 	for _, j := range s.judges {
-		if slices.Contains(s.fleet.touched[bad], j.name) {
+		if s.fleet.reached(j.name, bad) {
 			s.Log("user", "changes the pod template of "+j.name+" to one that works")
 			edit(s.World, Namespace, j.name, "", func(e *v1alpha1.Etcd) { e.Spec.Annotations = map[string]string{"right-" + bad: "true"} })
 		}

@@ -31,6 +31,8 @@ type judge struct {
 	from map[uint64]types.UID
 	// quorate is since when a quorum has served, or not, and seen since when users have seen that.
 	quorate, seen since
+	// served is for how long the last quorum that was lost had served.
+	served time.Duration
 	// lost is when a quorum was lost.
 	lost time.Duration
 	// leads is since when the newest leader has led.
@@ -108,7 +110,7 @@ func (j *judge) members() {
 	j.seen = j.seen.now(leader != nil && !w.podOf(leader).node.isSplit(), w.Now())
 	if leader == nil {
 		if j.quorate.is { // for however short: a term has begun, which members say
-			j.lost = w.Now()
+			j.lost, j.served = w.Now(), w.Now()-j.quorate.at
 		}
 		j.quorate = j.quorate.now(false, w.Now())
 		j.attend() // none serves without a leader

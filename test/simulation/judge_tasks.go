@@ -34,11 +34,43 @@ func (j *judge) task(c apiserver.Change, t *v1alpha1.EtcdOperatorTask) {
 		w.lives[t.UID] = l
 	}
 	w.seen.status(t)
+	j.hasty(c, t)
 	if t.Status.State.IsFinal() && w.ended[t.UID] == 0 {
 		w.ended[t.UID] = w.Now()
 		w.seen.add("task", fmt.Sprintf("%s %s", t.Status.State, t.Spec.Type))
 		w.judgeEnd(t)
 	}
+}
+
+// confirmed is for how long there has been no quorum at least when a recovery begins to stop members: half a minute, but for what an operator sees late.
+const confirmed = 30*time.Second - sight
+
+// hasty judges that a recovery waits before it stops members, since those that merely restart are back sooner. A quorum counts that an operator must have
+// seen: it served for a while, and in its sight.
+func (j *judge) hasty(c apiserver.Change, t *v1alpha1.EtcdOperatorTask) {
+	before, ok := c.Before.(*v1alpha1.EtcdOperatorTask)
+	if !ok || t.Spec.Type != v1alpha1.QuorumLossRecovery || phase(t) != v1alpha1.RecoveryStopping || j.isOutOfSight() {
+		return
+	}
+	if was := phase(before); was != "" && was != v1alpha1.RecoveryConfirming {
+		return
+	}
+	if lost := j.world.Now() - j.quorate.at; !j.quorate.is && lost < confirmed && j.served > sight {
+		j.world.broke("%s stops all members %s after a quorum has served", t.Name, lost)
+	}
+}
+
+// phase is that of a recovery.
+func phase(t *v1alpha1.EtcdOperatorTask) v1alpha1.RecoveryPhase {
+	if t.Status.Recovery == nil {
+		return ""
+	}
+	return t.Status.Recovery.Phase
+}
+
+// isOutOfSight reports whether members may serve that the operator does not see.
+func (j *judge) isOutOfSight() bool {
+	return j.world.faults.sight != nil || slices.ContainsFunc(j.world.nodes, func(n *node) bool { return n.silent() })
 }
 
 // mayStart is how long the pod of a Job may take to start.

@@ -99,3 +99,35 @@ func TestJudgeOfTasks(t *testing.T) {
 		})
 	}
 }
+
+// A recovery stops members only once there has been no quorum for half a minute, as far as an operator could see.
+func TestARecoveryThatDoesNotWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		before       v1alpha1.RecoveryPhase
+		lost, served time.Duration
+		cut, broken  bool
+	}{
+		"at once":                        {"", 3 * time.Second, time.Minute, false, true},
+		"soon":                           {v1alpha1.RecoveryConfirming, 15 * time.Second, time.Minute, false, true},
+		"after half a minute":            {v1alpha1.RecoveryConfirming, 30 * time.Second, time.Minute, false, false},
+		"once more":                      {v1alpha1.RecoverySurveying, 3 * time.Second, time.Minute, false, false},
+		"a quorum that served shortly":   {v1alpha1.RecoveryConfirming, 3 * time.Second, 2 * time.Second, false, false},
+		"a quorum out of sight, perhaps": {v1alpha1.RecoveryConfirming, 3 * time.Second, time.Minute, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, _ := threeServing(t)
+				w.judges[0].Task("task", v1alpha1.QuorumLossRecovery, "")
+				w.nodes[0].cut = test.cut
+				for _, phase := range []v1alpha1.RecoveryPhase{test.before, v1alpha1.RecoveryStopping} {
+					w.judges[0].quorate, w.judges[0].served = since{false, w.Now() - test.lost}, test.served
+					edit(w, Namespace, "task", "status", func(t *v1alpha1.EtcdOperatorTask) { t.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: phase} })
+				}
+				if got := strings.Join(w.Broken, "; "); (got != "") != test.broken {
+					t.Errorf("says %q", got)
+				}
+				w.Close()
+			})
+		})
+	}
+}

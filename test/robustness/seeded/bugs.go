@@ -30,6 +30,8 @@ type bug struct {
 	Fleet bool
 	// Issue says what the operator once did; empty for a bug that it never had.
 	Issue string
+	// Modeled is what the simulation has in place of what the bug changes, so that it cannot show there; empty if it can.
+	Modeled string
 }
 
 // edit replaces a text that a file has exactly once.
@@ -143,6 +145,7 @@ var bugs = []bug{
 		Edits: []edit{
 			{"internal/agent/datadir/renew.go", "err != nil || bump == 0 {", "err != nil || bump >= 0 {"}},
 		Operations: "restore", Length: 10 * time.Second, Patience: 6 * time.Minute,
+		Modeled: "the model has revisions, and no database",
 	},
 	{
 		Name: "a recovery takes the data of a survivor that is behind",

@@ -31,6 +31,12 @@ var defects = []bug{
 			{"internal/rollout/quorum.go", "	if quorum.Exists(rest, voters) {", "	if quorum.Exists(rest, voters) || voters == 2 {"}},
 	},
 	{
+		Name: "members: a cluster begins at the revision of the data that it is made of",
+		Edits: []edit{
+			{"internal/agent/datadir/begin.go", "		return revision + bump\n", "		return revision\n"},
+			{"internal/agent/datadir/begin.go", "	return max(revision+bump, began+Margin)\n", "	return max(revision, 0*(bump+began))\n"}},
+	},
+	{
 		Name:  "once: no volume is surveyed before the first start of an Etcd that is created again",
 		Issue: "An Etcd that was created again beside retained claims served an empty cluster beside data, if most volumes were lost.",
 		Edits: []edit{{"internal/etcd/firststart/decision.go", "	case len(f.claims) == 0 && f.recorded == \"\":\n", "	case f.recorded == \"\":\n"}},
@@ -162,6 +168,16 @@ var defects = []bug{
 			{"internal/fleet/rules.go", "func (c *Change) Paused(p *Policy) bool { return len(c.Failures) > p.MaxFailures }", "func (c *Change) Paused(p *Policy) bool { return len(c.Failures) > p.MaxFailures+100 }"},
 			{"internal/fleet/rules.go", "	if passed+len(underway) < p.Canary.Count {", "	if passed+len(underway) < p.Canary.Count+100 {"},
 		},
+	},
+	{
+		Name: "fleet: another cluster tries a template while the first one does", Fleet: true,
+		Edits: []edit{
+			{"internal/fleet/rules.go", "	if passed+len(underway) < p.Canary.Count {", "	if passed+len(underway) < p.Canary.Count+100 {"},
+		},
+	},
+	{
+		Name: "fleet: what has failed is forgotten with a policy that is deleted", Fleet: true,
+		Edits: []edit{{"internal/fleet/transitions.go", "c.Policy == r.Name && len(c.Failures) == 0 && !l.has(c.Name)", "c.Policy == r.Name && !l.has(c.Name)"}},
 	},
 	{
 		Name: "fleet: a canary that someone sets right before its rollout has failed is no failure", Fleet: true,

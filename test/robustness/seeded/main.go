@@ -75,11 +75,11 @@ func run(ctx context.Context, o options) error {
 	if o.keep == "" {
 		o.keep = filepath.Join(temporary, "built")
 	}
-	copied := filepath.Join(temporary, "source")
+	copied, of := filepath.Join(temporary, "source"), commit(ctx)
 	if err := copySource(ctx, root, copied); err != nil {
 		return err
 	}
-	missed, err := tryThem(ctx, o, root, copied)
+	missed, err := tryThem(ctx, o, root, copied, of)
 	if err != nil {
 		return err
 	}
@@ -89,14 +89,14 @@ func run(ctx context.Context, o options) error {
 	return nil
 }
 
-// tryThem tries the bugs with the simulation or on the local Kubernetes, and returns the names of those that were not caught.
-func tryThem(ctx context.Context, o options, root, copied string) ([]string, error) {
+// tryThem tries the bugs in a copy of a commit with the simulation, or on the local Kubernetes, and returns the names of those that were not caught.
+func tryThem(ctx context.Context, o options, root, copied, of string) ([]string, error) {
 	if o.simulate > 0 {
 		fmt.Printf("| bug | found by | plain | as | measured |\n|%s\n", strings.Repeat("---|", 5))
 		if err := os.MkdirAll(o.keep, 0o755); err != nil {
 			return nil, err
 		}
-		s := simulation{copied, o.keep, o.simulate, o.starts, o.within, o.plain}
+		s := simulation{copied, o.keep, o.simulate, o.starts, o.within, o.plain, of}
 		missed, err := tryAll(ctx, slices.Concat(bugs, defects), o, func(b bug) (string, error) {
 			return b.simulate(ctx, s, filepath.Join(root, resultsFile))
 		})

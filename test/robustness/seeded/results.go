@@ -31,6 +31,8 @@ type result struct {
 	Commit string        `json:"commit"`
 	Load   string        `json:"load"`
 	Within time.Duration `json:"within"`
+	// Modeled is why the simulation cannot show it; empty if it can.
+	Modeled string `json:"modeled,omitempty"`
 	// Swarm and Plain are the hunts with each way to draw scripts.
 	Swarm []hunt `json:"swarm"`
 	Plain []hunt `json:"plain,omitempty"`
@@ -70,6 +72,9 @@ func readResults(path string) (all []result, err error) {
 
 // row is what a table has of a result, after the name of the bug.
 func (r result) row() string {
+	if r.Modeled != "" {
+		return strings.Join([]string{"not expressible: " + r.Modeled, "", "", r.Date + ", " + r.Commit}, " | ")
+	}
 	swarm, as := median(r.Swarm), ""
 	for _, h := range r.Swarm {
 		if as == "" {

@@ -43,6 +43,7 @@ func TestPage(t *testing.T) {
 	hunts := []hunt{{Seeds: 7, Took: 3 * time.Second, As: "it breaks"}}
 	for _, r := range []result{
 		{Bug: "a", Issue: "it did this", Date: "2026-11-28", Commit: "abc", Load: "9", Swarm: []hunt{{Seeds: 40, Took: time.Minute}}},
+		{Bug: "c", Date: "2026-11-28", Commit: "abc", Modeled: "there is none"},
 		{Bug: "b", Date: "2026-11-28", Commit: "abc", Load: "9", Swarm: hunts},
 		{Bug: "a", Issue: "it did this", Date: "2026-11-28", Commit: "abc", Load: "9", Swarm: hunts, Plain: []hunt{{Seeds: 40, Took: time.Minute}}},
 	} {
@@ -56,6 +57,7 @@ func TestPage(t *testing.T) {
 	got := read(t, filepath.Join(root, resultsPage))
 	for _, want := range []string{
 		"| a | it did this | seed 7, 3s (1 of 1) | not in 40 seeds, 1m0s (0 of 1) | it breaks | 2026-11-28, abc, load 9 |\n",
+		"| c | not expressible: there is none |  |  | 2026-11-28, abc |\n",
 		"| b | seed 7, 3s (1 of 1) | not measured | it breaks | 2026-11-28, abc, load 9 |\n",
 	} {
 		if strings.Count(got, want) != 1 {
