@@ -35,6 +35,8 @@ type judge struct {
 	served time.Duration
 	// lost is when a quorum was lost.
 	lost time.Duration
+	// servedFor is the UID of the newest Etcd whose own pod has led.
+	servedFor types.UID
 	// leads is since when the newest leader has led.
 	leads led
 	// surges is since when users have wanted a second member to stand in for the only one, and alone since when there is one voter.
@@ -100,7 +102,8 @@ func (s since) now(is bool, at time.Duration) since {
 // members looks at what the members are.
 func (j *judge) members() {
 	w := j.world
-	if e := j.etcd(); j.asked() == 0 {
+	e := j.etcd()
+	if j.asked() == 0 {
 		j.hibernated = w.Now()
 		if e != nil && e.Spec.Retention().WhenScaled == v1alpha1.VolumesDeleted {
 			j.gaveUp = w.Now()
@@ -117,6 +120,9 @@ func (j *judge) members() {
 		return
 	}
 	j.quorate, j.list = j.quorate.now(true, w.Now()), list
+	if pod, set := apiserver.Find[*corev1.Pod](w.API.Live(), Namespace, leader.Name), j.set(); e != nil && set != nil && pod != nil && metav1.IsControlledBy(pod, set) && metav1.IsControlledBy(set, e) {
+		j.servedFor = e.UID
+	}
 	j.alone = j.alone.now(len(j.voters()) == 1, w.Now())
 	if j.leads.by != leader.Disk.Member {
 		j.leads = led{leader.Disk.Member, w.Now()}

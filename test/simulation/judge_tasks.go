@@ -177,7 +177,8 @@ var refusals = map[v1alpha1.ErrorCode]func(j *judge, t *v1alpha1.EtcdOperatorTas
 	v1alpha1.ErrStatefulSetNotFound: func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool { return j.set() == nil },
 	v1alpha1.ErrNeverServed: func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool {
 		e := j.etcd()
-		return e == nil || !j.quorate.is && j.world.Now()-j.quorate.at >= time.Since(e.CreationTimestamp.Time)-sight // pods of one before it may have served
+		// Pods of one before it may serve for long, and its own for too short a time to be seen.
+		return e == nil || j.servedFor != e.UID || !j.quorate.is && j.world.Now()-j.quorate.at >= time.Since(e.CreationTimestamp.Time)-sight
 	},
 	v1alpha1.ErrSuperseded: func(j *judge, t *v1alpha1.EtcdOperatorTask) bool {
 		set := j.set()

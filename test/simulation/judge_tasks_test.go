@@ -74,8 +74,13 @@ func TestJudgeOfTasks(t *testing.T) {
 			w.acts -= 1
 			rejected(v1alpha1.ErrDuplicateTask)(w, t)
 		}, ""},
-		"a second one of two, of one":   {v1alpha1.OnDemandMaintenance, "", rejected(v1alpha1.ErrDuplicateTask), "neither a fault nor a user has come between"},
-		"no quorum, where there is one": {v1alpha1.OnDemandMaintenance, "", rejected(v1alpha1.ErrNoQuorum), "neither a fault nor a user has come between"},
+		"a second one of two, of one": {v1alpha1.OnDemandMaintenance, "", rejected(v1alpha1.ErrDuplicateTask), "neither a fault nor a user has come between"},
+		"never served, although its pod has led": {v1alpha1.QuorumLossRecovery, "", func(w *World, t *v1alpha1.EtcdOperatorTask) {
+			w.judges[0].servedFor = w.judges[0].etcd().UID
+			rejected(v1alpha1.ErrNeverServed)(w, t)
+		}, "neither a fault nor a user has come between"},
+		"never served, beside pods of an Etcd before": {v1alpha1.QuorumLossRecovery, "", rejected(v1alpha1.ErrNeverServed), ""},
+		"no quorum, where there is one":               {v1alpha1.OnDemandMaintenance, "", rejected(v1alpha1.ErrNoQuorum), "neither a fault nor a user has come between"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
