@@ -285,7 +285,7 @@ func TestSupersedingOnceItBegins(t *testing.T) {
 	e.Expect(e.state("next")).To(Equal(pending), "it has not begun, and does so after the recovery if that is possible")
 }
 
-// recovers returns an engine with a Restore that runs and a QuorumLossRecovery that has arrived since.
+// recovers returns an engine with a Restore that runs and a QuorumLossRecovery that was created since, with its owner.
 func recovers(t *testing.T) (*server, *engine) {
 	t.Helper()
 	s := newServer(t)
@@ -293,7 +293,7 @@ func recovers(t *testing.T) (*server, *engine) {
 	e.Registry[v1alpha1.Restore] = tasks.Type{Handler: e.actor}
 	e.Registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: e.actor, Supersedes: []v1alpha1.TaskType{v1alpha1.Restore}}
 	s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.Restore })
-	s.add(t, "b", pending, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.QuorumLossRecovery })
+	s.add(t, "b", "", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.QuorumLossRecovery })
 	return s, e
 }
 

@@ -104,7 +104,7 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task *tas
 	if verdict, err = handler.Admit(ctx, *task); err != nil || verdict.Outcome != tasks.Continue {
 		return verdict, "", err
 	}
-	if displaced = r.displaces(q, t); displaced != "" {
+	if displaced = r.displaces(q, task.Object); displaced != "" {
 		status.SetCondition(task.Object, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted, verdict.Message, r.Clock.Now())
 		return verdict, displaced, nil
 	}
