@@ -391,6 +391,47 @@ func TestSupersededEndsFirst(t *testing.T) {
 	e.Expect(e.state("recovery")).To(Equal(running))
 }
 
+// A recovery is judged until it begins. If there is a quorum again before what it supersedes has ended, that continues.
+func TestJudgedUntilItBegins(t *testing.T) {
+	for name, c := range map[string]struct {
+		verdict tasks.Verdict
+		err     error
+		b       v1alpha1.TaskState
+	}{
+		"there is a quorum again": {tasks.Rejected(v1alpha1.ErrQuorumNotLost, "there is a quorum"), nil, v1alpha1.TaskStateRejected},
+		"no member can be asked":  {tasks.Verdict{}, errors.New("the API server is away"), pending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, e := recovers(t)
+			e.cleanUp = func() error { return errors.New("refused") }
+			e.Expect(e.look()).To(Equal(retryInterval), "it is judged again soon, also if the other is retried later")
+			e.look()
+			e.Expect(s.get(t, "a").Status.LastErrors).To(ContainElement(HaveField("Description", "refused")))
+			e.onAdmit = func() (tasks.Verdict, error) { return c.verdict, c.err }
+			e.look()
+			e.cleanUp = nil
+			for range 3 {
+				e.pass(time.Minute)
+				e.look()
+				e.Expect(e.state("a")).To(Equal(running))
+				e.Expect(e.state("b")).To(Equal(c.b))
+			}
+		})
+	}
+}
+
+// A recovery that has changed since it was admitted supersedes nothing before it is judged again.
+func TestAdmittedAsItWas(t *testing.T) {
+	s, e := recovers(t)
+	e.look()
+	s.change(t, "b", func(task *v1alpha1.EtcdOperatorTask) { task.Generation++ })
+	e.Expect(s.get(t, "b").Generation).To(BeNumerically(">", 0))
+	e.look()
+	e.Expect(e.state("a")).To(Equal(running))
+	e.look()
+	e.Expect(e.state("a")).To(Equal(v1alpha1.TaskStateRejected))
+}
+
 // What cannot be read is no reason to do anything.
 func TestReadsThatFail(t *testing.T) {
 	away := errors.New("the API server is away")

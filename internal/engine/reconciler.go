@@ -168,15 +168,11 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	if !etcdtasks.IsOwned(t, task.Etcd) {
 		return 0, r.adopt(ctx, cached, t, task.Etcd)
 	}
-	displaced := r.displaces(line.Queue, t)
-	if line.HasTurn(cached) && (displaced == "" || !admitted(t)) {
+	if line.HasTurn(cached) {
 		if t.Spec.Suspend && t.Spec.Type.IsRollout() {
 			status.Unhold(t)
 		}
 		return r.run(ctx, cached, task)
-	}
-	if line.HasTurn(cached) {
-		return r.awaitEnd(ctx, cached, t, displaced)
 	}
 	if t.Status.State == v1alpha1.TaskStatePending {
 		// It neither waits for the Gate any more, nor supersedes a task that runs: another one goes first.
@@ -190,10 +186,12 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	return r.write(ctx, cached, t)
 }
 
-// awaitEnd records that a task begins once another one, which it supersedes, has ended.
+// awaitEnd records that a task begins once another one, which it supersedes, has ended. Until then it is judged again and again: the other ends by
+// the last judgement.
 func (r *Reconciler) awaitEnd(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, displaced string) (time.Duration, error) {
 	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonQueued, fmt.Sprintf("it begins once task %s, which it supersedes, has ended", displaced), r.Clock.Now())
-	return r.write(ctx, cached, t)
+	wait, err := r.write(ctx, cached, t)
+	return sooner(wait, retryInterval), err
 }
 
 // waiting returns why a task is not running.

@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -33,6 +34,10 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 		verdict, displaced, err := r.admit(ctx, handler, &task)
 		switch {
 		case err != nil || verdict.Outcome != tasks.Continue:
+			if admitted(task.Object) {
+				// It supersedes none by an earlier judgement.
+				meta.RemoveStatusCondition(&task.Object.Status.Conditions, v1alpha1.ConditionAdmitted)
+			}
 			return r.conclude(ctx, cached, task, verdict, err)
 		case displaced != "":
 			return r.awaitEnd(ctx, cached, task.Object, displaced)
@@ -104,7 +109,7 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task *tas
 	if verdict, err = handler.Admit(ctx, *task); err != nil || verdict.Outcome != tasks.Continue {
 		return verdict, "", err
 	}
-	if displaced = r.displaces(q, task.Object); displaced != "" {
+	if displaced = r.displaces(q, task.Object.Spec.Type); displaced != "" {
 		status.SetCondition(task.Object, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted, verdict.Message, r.Clock.Now())
 		return verdict, displaced, nil
 	}
