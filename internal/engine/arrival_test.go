@@ -319,6 +319,40 @@ func TestRejectedSupersedesNone(t *testing.T) {
 	e.Expect(e.progress("a")).To(HaveSuffix("it waits"), "it continues")
 }
 
+// A task without a turn has a deadline as any other, and says what it waits for: while a recovery cannot be judged, clients are kept away.
+func TestDeadlineWithoutATurn(t *testing.T) {
+	for name, c := range map[string]struct {
+		b    v1alpha1.TaskState
+		says string
+	}{
+		"a recovery is judged": {"", "Preempted: b is being judged: this task ends if b is admitted, and continues otherwise. To continue now, suspend or delete b"},
+		"it is preempted":      {running, "Preempted: b has preempted this task between two steps; this task continues when that one has ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			e := newEngine(t, s)
+			of := v1alpha1.Restore
+			if c.b == running {
+				of = v1alpha1.OnDemandSnapshot
+			}
+			e.Registry[of] = tasks.Type{Handler: e.actor, Deadline: time.Hour}
+			e.Registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: e.actor, Supersedes: []v1alpha1.TaskType{v1alpha1.Restore}}
+			s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = of })
+			s.add(t, "b", c.b, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.QuorumLossRecovery })
+			e.onAdmit = func() (tasks.Verdict, error) { return tasks.Verdict{}, errors.New("no member answers") }
+			again := e.look()
+			e.Expect(e.progress("a")).To(Equal(c.says))
+			if c.b == running {
+				e.Expect(again).To(Equal(time.Hour - time.Minute))
+			}
+			e.pass(time.Hour - time.Minute)
+			e.look()
+			e.Expect(e.progress("a")).To(Equal("Failed: ERR_DEADLINE_EXCEEDED: the task did not end within 1h0m0s"))
+			e.Expect(e.cleaned).To(Equal([]string{"a"}))
+		})
+	}
+}
+
 // A recovery that was admitted does not run yet while what it supersedes does: another controller would act on both. Until then it supersedes
 // nothing if it is withdrawn.
 func TestAdmittedBeforeItSupersedes(t *testing.T) {

@@ -174,16 +174,33 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 		}
 		return r.run(ctx, cached, task)
 	}
+	return r.rest(ctx, line, cached, task)
+}
+
+// rest records why a task has no turn, and ends one that runs at its deadline: what it keeps up, as a fence, does not stay for as long as it waits.
+func (r *Reconciler) rest(ctx context.Context, line *line, cached *v1alpha1.EtcdOperatorTask, task tasks.Task) (time.Duration, error) {
+	t, left := task.Object, time.Duration(0)
 	if t.Status.State == v1alpha1.TaskStatePending {
 		// It neither waits for the Gate any more, nor supersedes a task that runs: another one goes first.
 		meta.RemoveStatusCondition(&t.Status.Conditions, v1alpha1.ConditionAdmitted)
-	} else if err := r.revokeIntents(ctx, task); err != nil {
-		return r.conclude(ctx, cached, task, tasks.Verdict{}, err)
+	} else {
+		var overdue *tasks.Verdict
+		task.Elapsed, _ = r.books.elapsed(t, t.Status.InitiatedAt.Time, r.Clock)
+		if left, overdue = r.overdue(task); overdue != nil {
+			return r.conclude(ctx, cached, task, *overdue, nil)
+		}
+		if err := r.revokeIntents(ctx, task); err != nil {
+			return r.conclude(ctx, cached, task, tasks.Verdict{}, err)
+		}
 	}
 	status.Unhold(t)
 	reason, message := waiting(line.Queue, cached)
+	if head := line.Head(); head != nil && head.Status.State != v1alpha1.TaskStateInProgress && r.displaces(queue.Queue{cached}, head.Spec.Type) != "" {
+		message = fmt.Sprintf("%[1]s is being judged: this task ends if %[1]s is admitted, and continues otherwise. To continue now, suspend or delete %[1]s", head.Name)
+	}
 	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())
-	return r.write(ctx, cached, t)
+	wait, err := r.write(ctx, cached, t)
+	return sooner(wait, left), err
 }
 
 // awaitEnd records that a task begins once another one, which it supersedes, has ended. Until then it is judged again and again: the other ends by
