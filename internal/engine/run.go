@@ -293,29 +293,7 @@ func (r *Reconciler) overdue(t tasks.Task) (left time.Duration, verdict *tasks.V
 	if left = deadline - t.Elapsed; left > 0 {
 		return left, nil
 	}
-	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline) + goesOn(t.Object)}
-}
-
-// goesOn says what goes on after the end of a task that has chosen what a cluster starts from; empty for any other.
-func goesOn(t *v1alpha1.EtcdOperatorTask) string {
-	if !t.SetsAside() {
-		return ""
-	}
-	says, r := ". ", t.Status.Recovery
-	if r.Phase == v1alpha1.RecoveryStarting {
-		// The Etcd controller may not have recorded it.
-		says += fmt.Sprintf("If status.recovery of Etcd %s names the task, the", t.Spec.OwnerEtcdReference.Name)
-	} else {
-		says += "The"
-	}
-	says += " members go on to start from what it has chosen"
-	if r.Restore == nil {
-		return says
-	}
-	if r.Restore.Fenced {
-		says += ". Clients are let in, also while no quorum votes"
-	}
-	return says + ". To go back to what the members had before, undo the task once a quorum serves"
+	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline) + tasks.GoesOn(t.Object)}
 }
 
 // refuse ends a task that is for an earlier Etcd, or one too many. Its cleanup gets no Etcd, since the task must not touch the present one.

@@ -397,12 +397,12 @@ func TestOrder(t *testing.T) {
 	g.Expect(key).To(Equal("recover"))
 }
 
-// A StatefulSet that is missing for a while ends no recovery once it is chosen what the cluster starts from. Before, it does: while the task
+// A StatefulSet that is missing for a while ends no recovery while the members are to start from what was chosen. Before, it does: while the task
 // keeps all members stopped, none is created.
 func TestWithoutAStatefulSet(t *testing.T) {
 	for phase, want := range map[v1alpha1.RecoveryPhase]tasks.Outcome{
 		"": tasks.Fail, v1alpha1.RecoveryConfirming: tasks.Fail, v1alpha1.RecoveryStopping: tasks.Fail, v1alpha1.RecoverySurveying: tasks.Fail,
-		v1alpha1.RecoveryStarting: tasks.Continue, v1alpha1.RecoveryGrowing: tasks.Continue,
+		v1alpha1.RecoveryStarting: tasks.Continue, v1alpha1.RecoveryGrowing: tasks.Fail,
 	} {
 		t.Run(string(phase), func(t *testing.T) {
 			g := NewWithT(t)

@@ -79,7 +79,7 @@ func afterFailure(t *v1alpha1.EtcdOperatorTask, errors int) []string {
 	if last.Code == v1alpha1.ErrSourceCluster && t.Spec.Type == v1alpha1.Restore {
 		say = "Wait until the last member of the source cluster has left (condition Scaled of the Etcd), and create the task again."
 	}
-	if last.Code == v1alpha1.ErrDeadlineExceeded && t.SetsAside() {
+	if (last.Code == v1alpha1.ErrDeadlineExceeded || last.Code == v1alpha1.ErrStatefulSetNotFound) && t.SetsAside() {
 		say = goesOn(t)
 	}
 	if !known {

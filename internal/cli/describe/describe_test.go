@@ -95,6 +95,8 @@ func TestAdviceOnWhatGoesOn(t *testing.T) {
 	g.Expect(description{task: task}.advice()).To(ConsistOf(HaveSuffix("fix that, and create the task again.")))
 	task.Spec.Type, task.Status.Recovery.Source = v1alpha1.Restore, v1alpha1.RecoverFromTarget
 	g.Expect(description{task: task}.advice()).To(ConsistOf(And(HavePrefix("The cluster goes on without the task"), ContainSubstring("--undo TASK"), Not(ContainSubstring("create the task again")))))
+	task.Status.LastErrors[0].Code = v1alpha1.ErrStatefulSetNotFound
+	g.Expect(description{task: task}.advice()).To(ConsistOf(HavePrefix("The cluster goes on without the task")))
 	task.Spec.Type = v1alpha1.QuorumLossRecovery
 	g.Expect(description{task: task}.advice()).To(ConsistOf(And(HavePrefix("The cluster goes on without the task"), ContainSubstring("create another QuorumLossRecovery"))))
 }
