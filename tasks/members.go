@@ -67,3 +67,25 @@ func AdmitWithQuorum(ctx context.Context, observer observe.Interface, live clien
 	}
 	return Verdict{Outcome: Continue, Message: serving}, nil
 }
+
+// GoesOn says what goes on after the end of a task that has chosen what a cluster starts from; empty for any other.
+func GoesOn(t *v1alpha1.EtcdOperatorTask) string {
+	if !t.SetsAside() {
+		return ""
+	}
+	says, r := ". ", t.Status.Recovery
+	if r.Phase == v1alpha1.RecoveryStarting {
+		// The Etcd controller may not have recorded it.
+		says += fmt.Sprintf("If status.recovery of Etcd %s names the task, the", t.Spec.OwnerEtcdReference.Name)
+	} else {
+		says += "The"
+	}
+	says += " members go on to start from what it has chosen"
+	if r.Restore == nil {
+		return says
+	}
+	if r.Restore.Fenced {
+		says += ". Clients are let in, also while no quorum votes"
+	}
+	return says + ". To go back to what the members had before, undo the task once a quorum serves"
+}

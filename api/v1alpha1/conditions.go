@@ -174,7 +174,7 @@ const (
 	ErrSourceCluster ErrorCode = "ERR_SOURCE_CLUSTER"
 	// ErrNeverServed means that the cluster has never had a quorum, so there is nothing to recover.
 	ErrNeverServed ErrorCode = "ERR_NEVER_SERVED"
-	// ErrQuorumNotLost means that the cluster has a quorum and needs no recovery, or that a RecreateRollout stops its members.
+	// ErrQuorumNotLost means that the cluster has a quorum and needs no recovery, or that a RecreateRollout or a Restore stops its members.
 	ErrQuorumNotLost ErrorCode = "ERR_QUORUM_NOT_LOST"
 	// ErrNothingToRecover means that no member has data and there is no backup.
 	ErrNothingToRecover ErrorCode = "ERR_NOTHING_TO_RECOVER"

@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -133,16 +134,17 @@ func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) st
 	return ""
 }
 
-// admitted reports whether the preconditions of a task were met.
+// admitted reports whether the preconditions of a task were met, as its spec is now.
 func admitted(t *v1alpha1.EtcdOperatorTask) bool {
-	return t.Status.State == v1alpha1.TaskStateInProgress || meta.IsStatusConditionTrue(t.Status.Conditions, v1alpha1.ConditionAdmitted)
+	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionAdmitted)
+	return t.Status.State == v1alpha1.TaskStateInProgress || c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == t.Generation
 }
 
-// displaces returns the name of a running task that a pending one supersedes; empty if there is none. The pending task begins once the other
-// has ended and was cleaned up after: otherwise the other would continue afterwards, and until then the Etcd controller would act on both.
-func (r *Reconciler) displaces(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
+// displaces returns the name of a running task that a pending one of a type supersedes; empty if there is none. The pending task begins once the
+// other has ended and was cleaned up after: otherwise the other would continue afterwards, and until then the Etcd controller would act on both.
+func (r *Reconciler) displaces(q queue.Queue, pending v1alpha1.TaskType) string {
 	for _, other := range q {
-		if t.Status.State == v1alpha1.TaskStatePending && other.Status.State == v1alpha1.TaskStateInProgress && slices.Contains(r.Registry[t.Spec.Type].Supersedes, other.Spec.Type) {
+		if other.Status.State == v1alpha1.TaskStateInProgress && slices.Contains(r.Registry[pending].Supersedes, other.Spec.Type) {
 			return other.Name
 		}
 	}

@@ -285,7 +285,7 @@ func TestSupersedingOnceItBegins(t *testing.T) {
 	e.Expect(e.state("next")).To(Equal(pending), "it has not begun, and does so after the recovery if that is possible")
 }
 
-// recovers returns an engine with a Restore that runs and a QuorumLossRecovery that has arrived since.
+// recovers returns an engine with a Restore that runs and a QuorumLossRecovery that was created since, with its owner.
 func recovers(t *testing.T) (*server, *engine) {
 	t.Helper()
 	s := newServer(t)
@@ -293,7 +293,7 @@ func recovers(t *testing.T) (*server, *engine) {
 	e.Registry[v1alpha1.Restore] = tasks.Type{Handler: e.actor}
 	e.Registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: e.actor, Supersedes: []v1alpha1.TaskType{v1alpha1.Restore}}
 	s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.Restore })
-	s.add(t, "b", pending, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.QuorumLossRecovery })
+	s.add(t, "b", "", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.QuorumLossRecovery })
 	return s, e
 }
 
@@ -317,6 +317,40 @@ func TestRejectedSupersedesNone(t *testing.T) {
 	e.Expect(e.state("a")).To(Equal(running))
 	e.Expect(e.cleaned).To(BeEmpty())
 	e.Expect(e.progress("a")).To(HaveSuffix("it waits"), "it continues")
+}
+
+// A task without a turn has a deadline as any other, and says what it waits for: while a recovery cannot be judged, clients are kept away.
+func TestDeadlineWithoutATurn(t *testing.T) {
+	for name, c := range map[string]struct {
+		b    v1alpha1.TaskState
+		says string
+	}{
+		"a recovery is judged": {"", "Preempted: b is being judged: this task ends if b is admitted, and continues otherwise. To continue now, suspend or delete b"},
+		"it is preempted":      {running, "Preempted: b has preempted this task between two steps; this task continues when that one has ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			e := newEngine(t, s)
+			of := v1alpha1.Restore
+			if c.b == running {
+				of = v1alpha1.OnDemandSnapshot
+			}
+			e.Registry[of] = tasks.Type{Handler: e.actor, Deadline: time.Hour}
+			e.Registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: e.actor, Supersedes: []v1alpha1.TaskType{v1alpha1.Restore}}
+			s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = of })
+			s.add(t, "b", c.b, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.QuorumLossRecovery })
+			e.onAdmit = func() (tasks.Verdict, error) { return tasks.Verdict{}, errors.New("no member answers") }
+			again := e.look()
+			e.Expect(e.progress("a")).To(Equal(c.says))
+			if c.b == running {
+				e.Expect(again).To(Equal(time.Hour - time.Minute))
+			}
+			e.pass(time.Hour - time.Minute)
+			e.look()
+			e.Expect(e.progress("a")).To(Equal("Failed: ERR_DEADLINE_EXCEEDED: the task did not end within 1h0m0s"))
+			e.Expect(e.cleaned).To(Equal([]string{"a"}))
+		})
+	}
 }
 
 // A recovery that was admitted does not run yet while what it supersedes does: another controller would act on both. Until then it supersedes
@@ -389,6 +423,47 @@ func TestSupersededEndsFirst(t *testing.T) {
 	e.Expect(e.state("restore")).To(Equal(v1alpha1.TaskStateRejected))
 	e.look()
 	e.Expect(e.state("recovery")).To(Equal(running))
+}
+
+// A recovery is judged until it begins. If there is a quorum again before what it supersedes has ended, that continues.
+func TestJudgedUntilItBegins(t *testing.T) {
+	for name, c := range map[string]struct {
+		verdict tasks.Verdict
+		err     error
+		b       v1alpha1.TaskState
+	}{
+		"there is a quorum again": {tasks.Rejected(v1alpha1.ErrQuorumNotLost, "there is a quorum"), nil, v1alpha1.TaskStateRejected},
+		"no member can be asked":  {tasks.Verdict{}, errors.New("the API server is away"), pending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, e := recovers(t)
+			e.cleanUp = func() error { return errors.New("refused") }
+			e.Expect(e.look()).To(Equal(retryInterval), "it is judged again soon, also if the other is retried later")
+			e.look()
+			e.Expect(s.get(t, "a").Status.LastErrors).To(ContainElement(HaveField("Description", "refused")))
+			e.onAdmit = func() (tasks.Verdict, error) { return c.verdict, c.err }
+			e.look()
+			e.cleanUp = nil
+			for range 3 {
+				e.pass(time.Minute)
+				e.look()
+				e.Expect(e.state("a")).To(Equal(running))
+				e.Expect(e.state("b")).To(Equal(c.b))
+			}
+		})
+	}
+}
+
+// A recovery that has changed since it was admitted supersedes nothing before it is judged again.
+func TestAdmittedAsItWas(t *testing.T) {
+	s, e := recovers(t)
+	e.look()
+	s.change(t, "b", func(task *v1alpha1.EtcdOperatorTask) { task.Generation++ })
+	e.Expect(s.get(t, "b").Generation).To(BeNumerically(">", 0))
+	e.look()
+	e.Expect(e.state("a")).To(Equal(running))
+	e.look()
+	e.Expect(e.state("a")).To(Equal(v1alpha1.TaskStateRejected))
 }
 
 // What cannot be read is no reason to do anything.

@@ -168,32 +168,47 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 	if !etcdtasks.IsOwned(t, task.Etcd) {
 		return 0, r.adopt(ctx, cached, t, task.Etcd)
 	}
-	displaced := r.displaces(line.Queue, t)
-	if line.HasTurn(cached) && (displaced == "" || !admitted(t)) {
+	if line.HasTurn(cached) {
 		if t.Spec.Suspend && t.Spec.Type.IsRollout() {
 			status.Unhold(t)
 		}
 		return r.run(ctx, cached, task)
 	}
-	if line.HasTurn(cached) {
-		return r.awaitEnd(ctx, cached, t, displaced)
-	}
+	return r.rest(ctx, line, cached, task)
+}
+
+// rest records why a task has no turn, and ends one that runs at its deadline: what it keeps up, as a fence, does not stay for as long as it waits.
+func (r *Reconciler) rest(ctx context.Context, line *line, cached *v1alpha1.EtcdOperatorTask, task tasks.Task) (time.Duration, error) {
+	t, left := task.Object, time.Duration(0)
 	if t.Status.State == v1alpha1.TaskStatePending {
 		// It neither waits for the Gate any more, nor supersedes a task that runs: another one goes first.
 		meta.RemoveStatusCondition(&t.Status.Conditions, v1alpha1.ConditionAdmitted)
-	} else if err := r.revokeIntents(ctx, task); err != nil {
-		return r.conclude(ctx, cached, task, tasks.Verdict{}, err)
+	} else {
+		var overdue *tasks.Verdict
+		task.Elapsed, _ = r.books.elapsed(t, t.Status.InitiatedAt.Time, r.Clock)
+		if left, overdue = r.overdue(task); overdue != nil {
+			return r.conclude(ctx, cached, task, *overdue, nil)
+		}
+		if err := r.revokeIntents(ctx, task); err != nil {
+			return r.conclude(ctx, cached, task, tasks.Verdict{}, err)
+		}
 	}
 	status.Unhold(t)
 	reason, message := waiting(line.Queue, cached)
+	if head := line.Head(); head != nil && head.Status.State != v1alpha1.TaskStateInProgress && r.displaces(queue.Queue{cached}, head.Spec.Type) != "" {
+		message = fmt.Sprintf("%[1]s is being judged: this task ends if %[1]s is admitted, and continues otherwise. To continue now, suspend or delete %[1]s", head.Name)
+	}
 	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())
-	return r.write(ctx, cached, t)
+	wait, err := r.write(ctx, cached, t)
+	return sooner(wait, left), err
 }
 
-// awaitEnd records that a task begins once another one, which it supersedes, has ended.
+// awaitEnd records that a task begins once another one, which it supersedes, has ended. Until then it is judged again and again: the other ends by
+// the last judgement.
 func (r *Reconciler) awaitEnd(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, displaced string) (time.Duration, error) {
 	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonQueued, fmt.Sprintf("it begins once task %s, which it supersedes, has ended", displaced), r.Clock.Now())
-	return r.write(ctx, cached, t)
+	wait, err := r.write(ctx, cached, t)
+	return sooner(wait, retryInterval), err
 }
 
 // waiting returns why a task is not running.

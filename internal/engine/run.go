@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -33,6 +34,10 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 		verdict, displaced, err := r.admit(ctx, handler, &task)
 		switch {
 		case err != nil || verdict.Outcome != tasks.Continue:
+			if admitted(task.Object) {
+				// It supersedes none by an earlier judgement.
+				meta.RemoveStatusCondition(&task.Object.Status.Conditions, v1alpha1.ConditionAdmitted)
+			}
 			return r.conclude(ctx, cached, task, verdict, err)
 		case displaced != "":
 			return r.awaitEnd(ctx, cached, task.Object, displaced)
@@ -107,7 +112,7 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task *tas
 	if verdict, err = handler.Admit(ctx, *task); err != nil || verdict.Outcome != tasks.Continue {
 		return verdict, "", err
 	}
-	if displaced = r.displaces(q, t); displaced != "" {
+	if displaced = r.displaces(q, task.Object.Spec.Type); displaced != "" {
 		status.SetCondition(task.Object, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted, verdict.Message, r.Clock.Now())
 		return verdict, displaced, nil
 	}
@@ -291,29 +296,7 @@ func (r *Reconciler) overdue(t tasks.Task) (left time.Duration, verdict *tasks.V
 	if left = deadline - t.Elapsed; left > 0 {
 		return left, nil
 	}
-	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline) + goesOn(t.Object)}
-}
-
-// goesOn says what goes on after the end of a task that has chosen what a cluster starts from; empty for any other.
-func goesOn(t *v1alpha1.EtcdOperatorTask) string {
-	if !t.SetsAside() {
-		return ""
-	}
-	says, r := ". ", t.Status.Recovery
-	if r.Phase == v1alpha1.RecoveryStarting {
-		// The Etcd controller may not have recorded it.
-		says += fmt.Sprintf("If status.recovery of Etcd %s names the task, the", t.Spec.OwnerEtcdReference.Name)
-	} else {
-		says += "The"
-	}
-	says += " members go on to start from what it has chosen"
-	if r.Restore == nil {
-		return says
-	}
-	if r.Restore.Fenced {
-		says += ". Clients are let in, also while no quorum votes"
-	}
-	return says + ". To go back to what the members had before, undo the task once a quorum serves"
+	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline) + tasks.GoesOn(t.Object)}
 }
 
 // refuse ends a task that is for an earlier Etcd, or one too many. Its cleanup gets no Etcd, since the task must not touch the present one.

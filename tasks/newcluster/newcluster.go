@@ -64,14 +64,15 @@ func (in Input) AwaitsController(next v1alpha1.RecoveryPhase) bool {
 }
 
 // Unobserved returns the verdict on a task whose Etcd cannot be observed. While there is no StatefulSet, as while one with another claim template
-// replaces it, the task waits once it has chosen what the cluster starts from. Before, it fails: while it keeps all members stopped, none is
-// created.
-func Unobserved(recorded *v1alpha1.RecoveryStatus, err error) (tasks.Verdict, error) {
-	switch ptr.Deref(recorded, v1alpha1.RecoveryStatus{}).Phase {
-	case v1alpha1.RecoveryStarting, v1alpha1.RecoveryGrowing, v1alpha1.RecoveryReopening:
+// replaces it, the task waits if the members are to start from what it has chosen. Before, it fails: while it keeps all members stopped, none is
+// created. So it does once they have started: it may be that none is created for hours, and clients are not kept away from them for that long.
+func Unobserved(t *v1alpha1.EtcdOperatorTask, err error) (tasks.Verdict, error) {
+	if ptr.Deref(t.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase == v1alpha1.RecoveryStarting {
 		return tasks.AwaitStatefulSet(err)
 	}
-	return tasks.Unobserved(tasks.Fail, err)
+	v, err := tasks.Unobserved(tasks.Fail, err)
+	v.Message += tasks.GoesOn(t)
+	return v, err
 }
 
 // Decision is the next status of a task, and the phase that it enters or stays in.

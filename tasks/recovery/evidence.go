@@ -73,7 +73,7 @@ func (h *Handler) fewestVoters(ctx context.Context, etcd *v1alpha1.Etcd, s *clus
 	return fewestVoters(etcd, all, s.Replicas()), nil
 }
 
-// recreating returns the name of the RecreateRollout that keeps all members stopped, or is about to; empty if none does. A recovery does not
+// recreating says which RecreateRollout keeps all members stopped, or is about to; empty if none does. A recovery does not
 // preempt it: the members would start beside a pod that it waits for, and it would stop them again afterwards.
 func (h *Handler) recreating(ctx context.Context, etcd *v1alpha1.Etcd) (string, error) {
 	all, err := etcdtasks.List(ctx, h.Live, etcd)
@@ -82,7 +82,26 @@ func (h *Handler) recreating(ctx context.Context, etcd *v1alpha1.Etcd) (string, 
 	}
 	for i := range all {
 		if scale.Holds(&all[i]) {
-			return all[i].Name, nil
+			return fmt.Sprintf("RecreateRollout %s stops all members of Etcd %s, and starts them again once the last pod is gone: whether the quorum is lost is known only then. Wait for that, or delete the task to start them now; if there is no quorum then, create the recovery again", all[i].Name, etcd.Name), nil
+		}
+	}
+	return "", nil
+}
+
+// restoring says which Restore keeps all members stopped, and has not chosen yet what they start from; empty if none does. Then it is why there is
+// no quorum. A recovery may supersede it once it has chosen: the members may be unable to start from that.
+func (h *Handler) restoring(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (string, error) {
+	if s.StatefulSet.HeldAtZeroBy == "" {
+		return "", nil
+	}
+	all, err := etcdtasks.List(ctx, h.Live, etcd)
+	if err != nil {
+		return "", coded.Error(v1alpha1.ErrObserve, err)
+	}
+	for _, t := range all {
+		runs := t.Status.State == v1alpha1.TaskStateInProgress && t.DeletionTimestamp == nil
+		if t.UID == s.StatefulSet.HeldAtZeroBy && t.Spec.Type == v1alpha1.Restore && runs && !t.SetsAside() {
+			return fmt.Sprintf("Restore %s keeps all members of Etcd %s stopped, and has not chosen yet what they start from: whether the quorum is lost is known only once they are started. Wait for that, or delete the task to start them now as they were; if there is no quorum then, create the recovery again", t.Name, etcd.Name), nil
 		}
 	}
 	return "", nil

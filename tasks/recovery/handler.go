@@ -77,14 +77,15 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Typed[Config]) (tasks.Ve
 	case etcd.Status.ClusterID == "":
 		return reject(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to recover: check why its members do not start", etcd.Name)
 	}
-	if stops, err := h.recreating(ctx, etcd); err != nil {
-		return tasks.Verdict{}, err
-	} else if stops != "" {
-		return reject(v1alpha1.ErrQuorumNotLost, "RecreateRollout %s stops all members of Etcd %s, and starts them again once the last pod is gone: whether the quorum is lost is known only then. Wait for that, or delete the task to start them now; if there is no quorum then, create the recovery again", stops, etcd.Name)
+	if why, err := h.recreating(ctx, etcd); err != nil || why != "" {
+		return tasks.Rejected(v1alpha1.ErrQuorumNotLost, "%s", why), err
 	}
 	snapshot, err := h.Observer.Observe(ctx, h.Live, etcd)
 	if err != nil {
 		return tasks.Unobserved(tasks.Reject, err)
+	}
+	if why, err := h.restoring(ctx, etcd, snapshot); err != nil || why != "" {
+		return tasks.Rejected(v1alpha1.ErrQuorumNotLost, "%s", why), err
 	}
 	if snapshot.StatefulSet.OfDruid {
 		return reject(v1alpha1.ErrForeignObject, "the pods of StatefulSet %s are etcd-druid's, which do not read how the operator recovers a cluster: recover it with etcd-druid", snapshot.StatefulSet.Name)
@@ -134,7 +135,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	}
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
 	if err != nil {
-		return newcluster.Unobserved(task.Object.Status.Recovery, err)
+		return newcluster.Unobserved(task.Object, err)
 	}
 	in := Input{
 		Snapshot: snapshot, Task: task.Object.UID, ClusterID: task.Etcd.Status.ClusterID,

@@ -139,9 +139,15 @@ func TestAdmit(t *testing.T) {
 }
 
 // A recreation that stops all members, or keeps them stopped, is not preempted: the members would be started beside a pod that it waits for, the
-// quorum would be back, and the recreation would stop all of them a second time. Whether the quorum is lost shows once they are started.
-func TestNoRecoveryBeginsWhileARecreationStopsTheMembers(t *testing.T) {
+// quorum would be back, and the recreation would stop all of them a second time. A Restore that keeps them stopped is itself why there is no quorum,
+// until it has chosen what they start from. Whether the quorum is lost shows once they are started.
+func TestNoRecoveryBeginsWhileATaskStopsTheMembers(t *testing.T) {
 	const running = v1alpha1.TaskStateInProgress
+	restores := func(phase v1alpha1.RecoveryPhase, source v1alpha1.RecoverySource) func(*v1alpha1.EtcdOperatorTask) {
+		return func(t *v1alpha1.EtcdOperatorTask) {
+			t.Spec.Type, t.Status.Rollout, t.Status.Recovery = v1alpha1.Restore, nil, &v1alpha1.RecoveryStatus{Phase: phase, Source: source}
+		}
+	}
 	for name, c := range map[string]struct {
 		state  v1alpha1.TaskState
 		phase  v1alpha1.RecreatePhase
@@ -157,9 +163,14 @@ func TestNoRecoveryBeginsWhileARecreationStopsTheMembers(t *testing.T) {
 		"it is of an earlier Etcd": {running, v1alpha1.RecreateWaitingTermination, func(t *v1alpha1.EtcdOperatorTask) {
 			t.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "main", UID: "earlier"}}
 		}, true},
-		"a Restore holds them, which it supersedes": {running, "", func(t *v1alpha1.EtcdOperatorTask) {
-			t.Spec.Type, t.Status.Rollout, t.Status.Recovery = v1alpha1.Restore, nil, &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoveryStopping}
+		"a Restore keeps them stopped": {running, "", restores(v1alpha1.RecoverySurveying, ""), false},
+		"a Restore that is being deleted": {running, "", func(t *v1alpha1.EtcdOperatorTask) {
+			restores(v1alpha1.RecoverySurveying, "")(t)
+			t.DeletionTimestamp, t.Finalizers = &metav1.Time{Time: epoch}, []string{"other"}
 		}, true},
+		"a Restore has ended":            {v1alpha1.TaskStateRejected, "", restores(v1alpha1.RecoverySurveying, ""), true},
+		"a Restore holds nothing":        {running, "", func(t *v1alpha1.EtcdOperatorTask) { restores(v1alpha1.RecoverySaving, "")(t); t.UID = "other" }, true},
+		"a Restore starts what it chose": {running, "", restores(v1alpha1.RecoveryStarting, v1alpha1.RecoverFromTarget), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -179,7 +190,8 @@ func TestNoRecoveryBeginsWhileARecreationStopsTheMembers(t *testing.T) {
 			}
 			g.Expect(v.Outcome).To(Equal(tasks.Reject), v.Message)
 			g.Expect(v.Code).To(Equal(v1alpha1.ErrQuorumNotLost))
-			g.Expect(v.Message).To(ContainSubstring("RecreateRollout recreate-1 stops all members"))
+			g.Expect(v.Message).To(ContainSubstring(string(other.Spec.Type) + " recreate-1 "))
+			g.Expect(v.Message).To(ContainSubstring("or delete the task to start them now"))
 		})
 	}
 }
@@ -385,12 +397,12 @@ func TestOrder(t *testing.T) {
 	g.Expect(key).To(Equal("recover"))
 }
 
-// A StatefulSet that is missing for a while ends no recovery once it is chosen what the cluster starts from. Before, it does: while the task
+// A StatefulSet that is missing for a while ends no recovery while the members are to start from what was chosen. Before, it does: while the task
 // keeps all members stopped, none is created.
 func TestWithoutAStatefulSet(t *testing.T) {
 	for phase, want := range map[v1alpha1.RecoveryPhase]tasks.Outcome{
 		"": tasks.Fail, v1alpha1.RecoveryConfirming: tasks.Fail, v1alpha1.RecoveryStopping: tasks.Fail, v1alpha1.RecoverySurveying: tasks.Fail,
-		v1alpha1.RecoveryStarting: tasks.Continue, v1alpha1.RecoveryGrowing: tasks.Continue,
+		v1alpha1.RecoveryStarting: tasks.Continue, v1alpha1.RecoveryGrowing: tasks.Fail,
 	} {
 		t.Run(string(phase), func(t *testing.T) {
 			g := NewWithT(t)

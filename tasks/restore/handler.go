@@ -75,7 +75,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Typed[Config]) (tasks.
 	}
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
 	if err != nil {
-		return newcluster.Unobserved(task.Object.Status.Recovery, err)
+		return newcluster.Unobserved(task.Object, err)
 	}
 	in, err := h.input(ctx, task, snapshot)
 	if err != nil {

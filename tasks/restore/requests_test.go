@@ -309,8 +309,9 @@ func TestUnobserved(t *testing.T) {
 	})
 }
 
-// A StatefulSet that is missing for a while, as one with another claim template is replaced, ends no restore once it is chosen what the cluster
-// starts from. Before, it does: while the task keeps all members stopped, none is created.
+// A StatefulSet that is missing for a while, as one with another claim template is replaced, ends no restore while the members are to start from what
+// was chosen. Before, it does: while the task keeps all members stopped, none is created. Later, it does too: clients are not kept away from a cluster
+// that has begun.
 func TestWithoutAStatefulSet(t *testing.T) {
 	chosen := func(in *Input) { in.Recorded.Source = v1alpha1.RecoverFromTarget }
 	for _, c := range []struct {
@@ -318,7 +319,7 @@ func TestWithoutAStatefulSet(t *testing.T) {
 		outcome tasks.Outcome
 	}{
 		{at(fencing), tasks.Fail}, {at(saving), tasks.Fail}, {at(stopping), tasks.Fail}, {at(surveying), tasks.Fail},
-		{at(starting, chosen), tasks.Continue}, {at(growing, chosen), tasks.Continue}, {at(reopening, chosen), tasks.Continue},
+		{at(starting, chosen), tasks.Continue}, {at(growing, chosen), tasks.Fail}, {at(reopening, chosen), tasks.Fail},
 	} {
 		t.Run(string(c.in.Recorded.Phase), func(t *testing.T) {
 			g := NewWithT(t)
@@ -330,6 +331,11 @@ func TestWithoutAStatefulSet(t *testing.T) {
 			g.Expect(v.Outcome).To(Equal(c.outcome), v.Message)
 			if c.outcome == tasks.Fail {
 				g.Expect(v.Code).To(Equal(v1alpha1.ErrStatefulSetNotFound))
+				goesOn := ContainSubstring(". The members go on to start from what it has chosen. ")
+				if c.in.Recorded.Source == "" {
+					goesOn = Not(goesOn)
+				}
+				g.Expect(v.Message).To(goesOn)
 			} else {
 				g.Expect(v.RequeueAfter).To(BeNumerically(">", 0))
 			}

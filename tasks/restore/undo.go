@@ -40,8 +40,9 @@ type history struct {
 	all  []replacement
 }
 
-// hasReplaced reports whether a task has had members start from other data. That it has chosen it is not enough: if it ends before the status of the
-// Etcd records that, they start as they were, as the cluster that it was to replace, and no later cluster has that ID again.
+// hasReplaced reports whether a task may have had members start from other data. That it has chosen it is not enough: if it ends before the status of
+// the Etcd records that, they start as they were. It compares with the present cluster only: once a later task has replaced that, a task that had
+// replaced nothing counts as well.
 func hasReplaced(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) bool {
 	recorded := etcd.Status.Recovery
 	return t.SetsAside() && (t.Status.Recovery.PreviousClusterID != etcd.Status.ClusterID || recorded != nil && recorded.TaskUID == t.UID)

@@ -167,7 +167,7 @@ func (w *World) life() life {
 var refusals = map[v1alpha1.ErrorCode]func(j *judge, t *v1alpha1.EtcdOperatorTask) bool{
 	v1alpha1.ErrQuorumNotLost: func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool {
 		return j.quorate.is || slices.ContainsFunc(j.tasks(), func(t *v1alpha1.EtcdOperatorTask) bool {
-			return t.Spec.Type == v1alpha1.RecreateRollout && !t.Status.State.IsFinal()
+			return (t.Spec.Type == v1alpha1.RecreateRollout || t.Spec.Type == v1alpha1.Restore) && !t.Status.State.IsFinal()
 		})
 	},
 	v1alpha1.ErrNoQuorum:            func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool { return !j.quorate.is },

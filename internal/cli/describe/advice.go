@@ -74,12 +74,12 @@ func afterFailure(t *v1alpha1.EtcdOperatorTask, errors int) []string {
 	say, known := adviceByError[last.Code]
 	if last.Code == v1alpha1.ErrSuperseded && t.Spec.Type == v1alpha1.Restore {
 		// By a QuorumLossRecovery.
-		say = "The cluster may not have gone back: the recovery that the error names starts it from what has survived. Once that has ended, look at what the cluster has, and preview the restore again."
+		say = "The cluster may not have gone back: the recovery that the error names starts it from what has survived, unless it found that a quorum was back. Once that has ended, look at what the cluster has, and preview the restore again."
 	}
 	if last.Code == v1alpha1.ErrSourceCluster && t.Spec.Type == v1alpha1.Restore {
 		say = "Wait until the last member of the source cluster has left (condition Scaled of the Etcd), and create the task again."
 	}
-	if last.Code == v1alpha1.ErrDeadlineExceeded && t.SetsAside() {
+	if (last.Code == v1alpha1.ErrDeadlineExceeded || last.Code == v1alpha1.ErrStatefulSetNotFound) && t.SetsAside() {
 		say = goesOn(t)
 	}
 	if !known {
