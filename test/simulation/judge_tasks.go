@@ -13,6 +13,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/apiserver"
 	"github.com/etcd-foreman/etcd-foreman/test/simulation/members"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // life is what a run had seen when a task was created.
@@ -183,6 +185,13 @@ var refusals = map[v1alpha1.ErrorCode]func(j *judge, t *v1alpha1.EtcdOperatorTas
 	v1alpha1.ErrSuperseded: func(j *judge, t *v1alpha1.EtcdOperatorTask) bool {
 		set := j.set()
 		return set == nil || !strings.Contains(t.Spec.Config, j.world.revision(set)) // its target
+	},
+	// A rollout that is to replace its pods first may be suspended.
+	v1alpha1.ErrRestoreRefused: func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool {
+		set := j.set()
+		return set != nil && slices.ContainsFunc(j.world.podsOf(set), func(p *corev1.Pod) bool {
+			return p.Labels[appsv1.StatefulSetRevisionLabel] != j.world.revision(set)
+		})
 	},
 	v1alpha1.ErrForeignObject: func(j *judge, _ *v1alpha1.EtcdOperatorTask) bool {
 		set := j.set()

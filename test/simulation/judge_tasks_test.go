@@ -74,7 +74,8 @@ func TestJudgeOfTasks(t *testing.T) {
 			w.acts -= 1
 			rejected(v1alpha1.ErrDuplicateTask)(w, t)
 		}, ""},
-		"a second one of two, of one": {v1alpha1.OnDemandMaintenance, "", rejected(v1alpha1.ErrDuplicateTask), "neither a fault nor a user has come between"},
+		"a second one of two, of one":      {v1alpha1.OnDemandMaintenance, "", rejected(v1alpha1.ErrDuplicateTask), "neither a fault nor a user has come between"},
+		"a Restore beside an outdated pod": {v1alpha1.Restore, "{to: {revision: 3}}", rejected(v1alpha1.ErrRestoreRefused), ""},
 		"never served, although its pod has led": {v1alpha1.QuorumLossRecovery, "", func(w *World, t *v1alpha1.EtcdOperatorTask) {
 			w.judges[0].servedFor = w.judges[0].etcd().UID
 			rejected(v1alpha1.ErrNeverServed)(w, t)
