@@ -51,6 +51,9 @@ func (s *Server) remove(kind string, key types.NamespacedName, o client.DeleteOp
 	if !deleting {
 		next.SetDeletionTimestamp(&metav1.Time{Time: s.now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)})
 		next.SetDeletionGracePeriodSeconds(&grace)
+		if live.GetDeletionTimestamp() == nil && live.GetGeneration() > 0 {
+			next.SetGeneration(live.GetGeneration() + 1)
+		}
 	}
 	s.commit(kind, live, next)
 	return nil
