@@ -60,7 +60,7 @@ func membersKnown(s *state, _ *Step) string {
 	for i := range s.Members {
 		switch m := &s.Members[i]; {
 		case m.Owner == Unknown:
-			return undeclared(m, s.Sources > 0 && s.Goal.KeepSources)
+			return undeclared(m, s.whereNamed())
 		case m.Owner == Ours && s.listed(m.Ordinal) != m:
 			return fmt.Sprintf("two members are listed for ordinal %d (%x and %x): remove the one that does not run with etcdctl", m.Ordinal, s.listed(m.Ordinal).ID, m.ID)
 		}
@@ -68,14 +68,26 @@ func membersKnown(s *state, _ *Step) string {
 	return ""
 }
 
-// undeclared says what to do about a foreign member. Members of a source can be named until the cut-over, but not while members join it.
-func undeclared(m *Member, joins bool) string {
+// whereNamed says where a member of the source can be named; empty after the cut-over. The API server refuses it while members join.
+func (s *state) whereNamed() string {
+	const field = "spec.etcd.bootstrapWithExistingCluster"
+	switch {
+	case s.Sources == 0 || !s.Goal.KeepSources:
+		return ""
+	case s.Goal.Size == 0:
+		return field
+	}
+	return field + " once BootstrappedWithExistingCluster is True, or while spec.replicas is 0"
+}
+
+// undeclared says what to do about a foreign member, which may be a source that can be named.
+func undeclared(m *Member, where string) string {
 	if m.Elsewhere != "" {
 		return fmt.Sprintf("%s (%x) has the name of a member of this StatefulSet, and other peer URLs (%s): a second Etcd of this name may have joined the source cluster, and its members are left alone. Delete one of the two Etcds; or, if it is this one's, name its URL in spec.etcd.additionalAdvertisedURLs", m.Name, m.ID, m.Elsewhere)
 	}
 	say := fmt.Sprintf("%s (%x) is not a member of this StatefulSet and was not declared: remove it (etcdctl member remove %x)", m.Name, m.ID, m.ID)
-	if joins {
-		say += "; or if it belongs to the source cluster, name it in spec.etcd.bootstrapWithExistingCluster once BootstrappedWithExistingCluster is True"
+	if where != "" {
+		say += "; or if it belongs to the source cluster, name it in " + where
 	}
 	return say
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
@@ -48,20 +49,38 @@ type decision struct {
 	why string
 }
 
-// declareAll returns what is known as if every member that has no name or peer URL of the Etcd's had been declared as one of the source. That may
-// have replaced its members since, and a deleted Etcd can declare no more. None of them is removed, and each counts by what it answers.
+// declareAll returns what is known with an Etcd that declares all other members of the list.
 func declareAll(k members.Known) members.Known {
-	if k.Etcd.Source() == nil {
-		return k
+	k.Etcd = declare(k.Etcd, k.List)
+	return k
+}
+
+// declare returns an Etcd that declares every member that has no name or peer URL of its own as one of the source. That may have replaced its
+// members since, and a deleted Etcd can declare no more. None of them is removed, and each counts by what it answers.
+func declare(etcd *v1alpha1.Etcd, list []etcdclient.Member) *v1alpha1.Etcd {
+	if etcd.Source() == nil {
+		return etcd
 	}
-	k.Etcd = k.Etcd.DeepCopy()
-	source := k.Etcd.Source()
-	for _, m := range k.List {
-		if members.Ordinal(k.Etcd, m) < 0 && !members.IsSource(k.Etcd, m) {
+	etcd = etcd.DeepCopy()
+	source := etcd.Source()
+	for _, m := range list {
+		if members.Ordinal(etcd, m) < 0 && !members.IsSource(etcd, m) {
 			source.Members = append(source.Members, v1alpha1.BootstrapExistingMember{Name: cmp.Or(m.Name, hex(m.ID)), PeerURLs: m.PeerURLs})
 		}
 	}
-	return k
+	return etcd
+}
+
+// votersOf returns the voters of a Snapshot as a member list has them: without a name until they have started.
+func votersOf(s *cluster.Snapshot) (list []etcdclient.Member) {
+	for _, v := range s.Cluster.Voters {
+		m := etcdclient.Member{ID: v.ID, Name: v.Name, PeerURLs: v.PeerURLs}
+		if m.Name == hex(m.ID) {
+			m.Name = ""
+		}
+		list = append(list, m)
+	}
+	return list
 }
 
 // decide is pure. It decides as for a migration that is given up, but without pods and agents: outside of a recovery, agents add no member,

@@ -163,6 +163,8 @@ func (l *Leaver) step(ctx context.Context, etcd *v1alpha1.Etcd) (why string, aft
 	if err != nil {
 		return "", 0, err
 	}
+	// Those that the source has now are asked too: once the own members do not serve, no other member may be left.
+	etcd = declare(etcd, votersOf(s))
 	known := members.Known{Etcd: etcd, Snapshot: s}
 	if hex(s.Cluster.ID) == etcd.Status.ClusterID {
 		known.List = l.Reader.List(ctx, etcd, s)

@@ -6,15 +6,19 @@ package leave
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
@@ -146,6 +150,76 @@ func TestLeaveWhereTheOperatorMayNotConnect(t *testing.T) {
 			} else {
 				g.Expect(why).NotTo(ContainSubstring("joinSources"))
 			}
+		})
+	}
+}
+
+// asked is a source whose members the operator can reach, and which removes those that it is asked to.
+type asked struct {
+	etcdclient.Client
+	list    []etcdclient.Member
+	dialed  map[string]bool
+	removed []uint64
+}
+
+func (a *asked) Dial(endpoint string, _ *tls.Config) (etcdclient.Client, error) {
+	a.dialed[endpoint] = true
+	return a, nil
+}
+
+func (a *asked) ConfirmedMembers(context.Context) ([]etcdclient.Member, error) {
+	return slices.Clone(a.list), nil
+}
+
+func (a *asked) RemoveMember(_ context.Context, id uint64) error {
+	a.list = slices.DeleteFunc(a.list, func(m etcdclient.Member) bool { return m.ID == id })
+	a.removed = append(a.removed, id)
+	return nil
+}
+
+func (a *asked) Close() error { return nil }
+
+// A source that has replaced every declared member is asked through those that it has now: once the pods of the Etcd are gone, or its last
+// member has left, no other member can be asked.
+func TestLeaveAReplacedSource(t *testing.T) {
+	for name, change := range map[string]func(*members.Known){
+		"with names": func(*members.Known) {},
+		"without": func(k *members.Known) {
+			for i := range 3 {
+				k.List[i].Name, k.Snapshot.Cluster.Voters[i].Name = "", hex(k.List[i].ID)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, k := NewWithT(t), joined(2)
+			replaced(0, 1, 2)(&k)
+			down(3, 4)(&k)
+			for i := range k.List {
+				k.Snapshot.Cluster.Voters[i].PeerURLs = k.List[i].PeerURLs
+			}
+			change(&k)
+			k.Etcd.Finalizers, k.Etcd.DeletionTimestamp = []string{v1alpha1.FinalizerLeaveSource}, &metav1.Time{Time: noon}
+			api, source := apitest.API(k.Etcd), &asked{list: k.List, dialed: map[string]bool{}}
+			l, at := leaverOf(api), noon
+			l.Reader = members.Reader{Dialer: source, Credentials: &certificates.Credentials{Reader: api, Clock: l.Clock}}
+			l.Observe = func(context.Context, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+				at = at.Add(time.Second)
+				s := &cluster.Snapshot{At: at, Cluster: k.Snapshot.Cluster}
+				s.Cluster.Voters = slices.DeleteFunc(slices.Clone(s.Cluster.Voters), func(v cluster.Voter) bool { return slices.Contains(source.removed, v.ID) })
+				return s, nil
+			}
+			var waits string
+			for range 60 {
+				why, after, err := l.Leave(t.Context(), k.Etcd)
+				g.Expect(err).NotTo(HaveOccurred())
+				if waits = why; after == 0 {
+					break
+				}
+			}
+			g.Expect(waits).To(BeEmpty())
+			g.Expect(source.removed).To(Equal([]uint64{11, 10}))
+			g.Expect(source.dialed).To(HaveKey("http://s0"))
+			g.Expect(apierrors.IsNotFound(api.Get(t.Context(), client.ObjectKeyFromObject(k.Etcd), k.Etcd))).To(BeTrue())
 		})
 	}
 }

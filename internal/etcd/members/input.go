@@ -145,11 +145,6 @@ func (k Known) drains(i int) bool {
 	return pod != nil && pod.Node.Cordoned && pod.VolumeTrouble == ""
 }
 
-// Joining is what a Snapshot alone shows of members that change the list themselves, as a sentence; empty if they do not.
-func Joining(etcd *v1alpha1.Etcd, s *cluster.Snapshot) string {
-	return Known{Etcd: etcd, Snapshot: s}.joining()
-}
-
 // joining returns a sentence if members change the list themselves, as they do in a recovered cluster until the operator announces who
 // leaves; empty otherwise. From then on they wait for the operator, which must not wait for them. Nor does it wait for more members than the
 // spec asks for: the others are to leave, and may have no volume to join from.

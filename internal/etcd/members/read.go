@@ -166,6 +166,21 @@ func isTemporary(etcd *v1alpha1.Etcd, c *corev1.PersistentVolumeClaim) bool {
 	return c.UID != "" && c.Annotations[v1alpha1.AnnotationTemporary] == string(c.UID) && ownership.OfClaim(etcd, c) == nil
 }
 
+// Joining returns a sentence if members change the list themselves, by what a Snapshot and the ConfigMap say; empty otherwise. The latter is
+// only read if it decides.
+func Joining(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, s *cluster.Snapshot) (string, error) {
+	k := Known{Etcd: etcd, Snapshot: s}
+	if set == nil || s == nil || k.joining() == "" {
+		return "", nil
+	}
+	data, err := readConfigMap(ctx, reader, etcd, set)
+	if err != nil {
+		return "", err
+	}
+	k.readTold(data)
+	return k.joining(), nil
+}
+
 func (k *Known) ordinalsOfClaims() int {
 	n := max(maxClaims, k.Snapshot.Replicas())
 	for _, m := range k.List {

@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/members"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -50,7 +51,11 @@ func (c *Change) End() {
 // Begin decides how many replicas the StatefulSet is to have. If all its members start or stop, live reads confirm the decision, the lock
 // of the Etcd is held until the Change ends, and the returned context bounds the time for it. The caller must end the Change in any case.
 func (s Scaler) Begin(ctx context.Context, st *state.State, first firststart.View, wake hibernation.WakeUp) (context.Context, *Change, error) {
-	c := &Change{Size: size(st, first, wake), etcd: st.Etcd, set: st.StatefulSet, snapshot: st.Snapshot}
+	joins, err := members.Joining(ctx, s.Client, st.Etcd, st.StatefulSet, st.Snapshot)
+	if err != nil {
+		return ctx, nil, err
+	}
+	c := &Change{Size: size(st, first, wake, joins), etcd: st.Etcd, set: st.StatefulSet, snapshot: st.Snapshot}
 	if !startsOrStopsAll(c.set, c.Replicas) {
 		return ctx, c, nil
 	}

@@ -137,8 +137,8 @@ func released(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 	return decide(input{wanted: etcd.Spec.Replicas, size: sizeOf(etcd)}).Replicas
 }
 
-// size decides how many replicas the StatefulSet is to have.
-func size(st *state.State, first firststart.View, wake hibernation.WakeUp) Size {
+// size decides how many replicas the StatefulSet is to have. joins is a sentence if members change the list themselves.
+func size(st *state.State, first firststart.View, wake hibernation.WakeUp, joins string) Size {
 	etcd, set := st.Etcd, st.StatefulSet
 	if first.Why != "" {
 		return Size{Why: first.Why}
@@ -163,19 +163,19 @@ func size(st *state.State, first firststart.View, wake hibernation.WakeUp) Size 
 	if set != nil {
 		f.have, f.listed = set.Spec.Replicas, listed(etcd, st.Snapshot, st.Tasks)
 	}
-	f.heldBy = heldBy(st)
+	f.heldBy = heldBy(st, joins)
 	return decide(f)
 }
 
 // heldBy returns what blocks the task that changes the members, or keeps one from being created; nil if nothing does.
-func heldBy(st *state.State) *v1alpha1.Hold {
+func heldBy(st *state.State, joins string) *v1alpha1.Hold {
 	if t := etcdtasks.ChangingMembers(st.Tasks); t != nil && t.Status.Membership != nil {
 		return t.Status.Membership.HeldBy
 	}
 	if st.Snapshot == nil || st.Snapshot.Replicas() == 0 {
 		return nil
 	}
-	acting := cmp.Or(members.Acting(st.Etcd, st.Snapshot, st.Tasks), members.Joining(st.Etcd, st.Snapshot))
+	acting := cmp.Or(members.Acting(st.Etcd, st.Snapshot, st.Tasks), joins)
 	if acting == "" {
 		return nil
 	}

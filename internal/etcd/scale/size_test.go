@@ -10,12 +10,15 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -107,7 +110,7 @@ func TestScaledByHand(t *testing.T) {
 			if tc.snapshot != nil {
 				replicas = int32(tc.snapshot.Replicas())
 			}
-			got := size(&state.State{Etcd: etcd, StatefulSet: setOf(replicas), Snapshot: tc.snapshot, Tasks: tc.tasks}, firststart.View{}, hibernation.WakeUp{})
+			got := size(&state.State{Etcd: etcd, StatefulSet: setOf(replicas), Snapshot: tc.snapshot, Tasks: tc.tasks}, firststart.View{}, hibernation.WakeUp{}, "")
 			NewWithT(t).Expect(got.Replicas).To(Equal(tc.want), got.Why)
 		})
 	}
@@ -121,19 +124,33 @@ func TestScaledWhileNoTaskChangesMembers(t *testing.T) {
 		wanted   int32
 		tasks    []v1alpha1.EtcdOperatorTask
 		recorded *v1alpha1.ClusterRecovery
-		why      string
+		// told: a MembershipChange that has ended, or was deleted, had announced something in this cluster; empty if none had.
+		told string
+		why  string
 	}{
-		"a recovery grows":         {1, []v1alpha1.EtcdOperatorTask{recovering}, &v1alpha1.ClusterRecovery{}, "the cluster has 3 members, and the spec asks for 1; NothingElseActs: task recover starts the cluster as a new one: members change after that"},
-		"a recovery was deleted":   {5, nil, &v1alpha1.ClusterRecovery{}, "the cluster has 3 members, and the spec asks for 5; NothingElseActs: the cluster was recovered or has woken up, and its members join it: members change after that"},
-		"enough have joined":       {1, nil, &v1alpha1.ClusterRecovery{}, "the cluster has 3 members, and the spec asks for 1: they change one at a time"},
-		"nothing acts beside them": {5, nil, nil, "the cluster has 3 members, and the spec asks for 5: they change one at a time"},
+		"a recovery grows":         {1, []v1alpha1.EtcdOperatorTask{recovering}, &v1alpha1.ClusterRecovery{}, "", "the cluster has 3 members, and the spec asks for 1; NothingElseActs: task recover starts the cluster as a new one: members change after that"},
+		"a recovery was deleted":   {5, nil, &v1alpha1.ClusterRecovery{}, "", "the cluster has 3 members, and the spec asks for 5; NothingElseActs: the cluster was recovered or has woken up, and its members join it: members change after that"},
+		"enough have joined":       {1, nil, &v1alpha1.ClusterRecovery{}, "", "the cluster has 3 members, and the spec asks for 1: they change one at a time"},
+		"a change has announced":   {5, nil, &v1alpha1.ClusterRecovery{}, "cafe", "the cluster has 3 members, and the spec asks for 5: they change one at a time"},
+		"one had before":           {5, nil, &v1alpha1.ClusterRecovery{PreviousClusterID: "beef"}, "beef", "the cluster has 3 members, and the spec asks for 5; NothingElseActs: the cluster was recovered or has woken up, and its members join it: members change after that"},
+		"nothing acts beside them": {5, nil, nil, "", "the cluster has 3 members, and the spec asks for 5: they change one at a time"},
 	} {
-		etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "etcd-main"}, Spec: v1alpha1.EtcdSpec{Replicas: c.wanted}}
-		etcd.Status.ClusterSize, etcd.Status.Recovery = 3, c.recorded
+		g := NewWithT(t)
+		etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: c.wanted}}
+		etcd.Status.ClusterSize, etcd.Status.Recovery, etcd.Status.ClusterID = 3, c.recorded, "cafe"
 		s := clustertest.Healthy(3)
 		s.Cluster.Voters = s.Cluster.Voters[:1]
-		got := size(&state.State{Etcd: etcd, StatefulSet: setOf(3), Snapshot: s, Tasks: c.tasks}, firststart.View{}, hibernation.WakeUp{})
-		g := NewWithT(t)
+		api := apitest.API()
+		if c.told != "" {
+			text, err := member.Members{Etcd: "etcd", ClusterID: c.told, Generation: 1}.Encode()
+			g.Expect(err).NotTo(HaveOccurred())
+			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main-config", OwnerReferences: apitest.ControlledBy(etcd), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}}
+			config.Data = map[string]string{member.KeyMembers: text}
+			g.Expect(api.Create(t.Context(), config)).To(Succeed())
+		}
+		scaler := Scaler{Access: state.Access{Client: api}}
+		_, got, err := scaler.Begin(t.Context(), &state.State{Etcd: etcd, StatefulSet: setOf(3), Snapshot: s, Tasks: c.tasks}, firststart.View{}, hibernation.WakeUp{})
+		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(got.Why).To(Equal(c.why), name)
 		g.Expect(got.Reason == v1alpha1.ReasonScalingHeld).To(Equal(strings.Contains(c.why, "NothingElseActs")), name)
 	}
@@ -306,7 +323,7 @@ func TestMembersBesideASourceAreNotStopped(t *testing.T) {
 		{leave, 3, "The cluster is kept running until the members of the source cluster have left: set spec.replicas back", false},
 		{left, 0, "", false},
 	} {
-		got := size(&state.State{Etcd: c.etcd, StatefulSet: setOf(3)}, firststart.View{}, hibernation.WakeUp{})
+		got := size(&state.State{Etcd: c.etcd, StatefulSet: setOf(3)}, firststart.View{}, hibernation.WakeUp{}, "")
 		g.Expect(got.Replicas).To(Equal(c.replicas))
 		g.Expect(got.Why).To(Equal(c.why))
 		g.Expect(recorded(c.etcd, setOf(1), []v1alpha1.EtcdOperatorTask{task}) != nil).To(Equal(c.follows))

@@ -189,7 +189,7 @@ func prefixed(admitted bool, name string) decision {
 // While members join, the source cluster stays the same. Of the two definitions only the project's keeps the field until they have
 // joined: without it nothing would say whose the other members are.
 func joinsInProgress(t *testing.T, whose string) {
-	const field = `{etcd: {bootstrapWithExistingCluster: {members: [%s], clientEndpoints: [%s]}}}`
+	const stopped, field = `{replicas: 0, `, `{etcd: {bootstrapWithExistingCluster: {members: [%s], clientEndpoints: [%s]}}}`
 	const a, b, more = `{name: src-0, peerUrls: ["http://10.0.0.1:2380"]}`, `{name: src-1, peerUrls: ["http://10.0.0.2:2380"]}`, `{name: src-0, peerUrls: ["http://10.0.0.1:2380", "http://10.0.0.99:2380"]}`
 	const one, two = `"http://10.0.0.1:2379"`, `"http://10.0.0.1:2379", "http://10.0.0.2:2379"`
 	before, namespace := fmt.Sprintf(field, a, one), testEnv.Namespace(t)
@@ -203,6 +203,8 @@ func joinsInProgress(t *testing.T, whose string) {
 		{"in progress, other members", "False", fmt.Sprintf(field, a+", "+b, one), false},
 		{"in progress, other URLs", "False", fmt.Sprintf(field, more, one), false},
 		{"in progress, other endpoints", "False", fmt.Sprintf(field, a, two), false},
+		{"given up, other members", "False", fmt.Sprintf(stopped+field[1:], a+", "+b, one), whose == "etcd-foreman"},
+		{"given up, other endpoints", "False", fmt.Sprintf(stopped+field[1:], a, two), whose == "etcd-foreman"},
 		{"joined, removed", "True", "{etcd: {}}", true},
 		{"in progress, removed", "False", "{etcd: {}}", whose == "etcd-druid"},
 		{"no condition, removed", "", "{etcd: {}}", whose == "etcd-druid"},
@@ -210,7 +212,11 @@ func joinsInProgress(t *testing.T, whose string) {
 		t.Run(c.what, func(t *testing.T) {
 			g := NewWithT(t)
 			d := decision{kind: "Etcd"}
-			etcd := d.object(g, before)
+			was := before
+			if strings.HasPrefix(c.after, stopped) {
+				was = stopped + before[1:]
+			}
+			etcd := d.object(g, was)
 			etcd.SetNamespace(namespace)
 			g.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
 			defer func() { g.Expect(testEnv.Client.Delete(t.Context(), etcd)).To(Succeed()) }()
