@@ -32,6 +32,9 @@ import (
 // healthInterval is how often a changed health of snapshots is reported.
 const healthInterval = 10 * time.Second
 
+// repeatInterval is how often an unchanged health is reported again: later than with a delta each five minutes, the default, which changes it.
+const repeatInterval = 6 * time.Minute
+
 // leaseTimeout bounds the renewal of a snapshot lease.
 const leaseTimeout = 10 * time.Second
 
@@ -285,16 +288,18 @@ func (s *snapshots) health() map[string]string {
 	return all
 }
 
-// reportHealth reports the health at the start and on changes. All of it is written each time, and so at least with each delta: a late write of an agent
-// that led before, and a lease that was made again, do not last.
+// reportHealth reports the health at the start, on changes, and again after a while, also without deltas and while snapshots fail. All of it is written
+// each time: a late write of an agent that led before, and a lease that was made again, do not last.
 func (s *snapshots) reportHealth(ctx context.Context) {
 	var reported map[string]string
+	var last time.Time
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
 	for {
 		s.recordAgain(ctx)
-		if health := s.health(); !maps.Equal(health, reported) && s.reports(ctx, health) {
-			reported = health
+		due := time.Since(last) >= repeatInterval
+		if health := s.health(); (due || !maps.Equal(health, reported)) && s.reports(ctx, health) {
+			reported, last = health, time.Now()
 		}
 		select {
 		case <-ctx.Done():

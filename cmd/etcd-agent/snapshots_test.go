@@ -14,6 +14,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -28,6 +30,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -173,6 +176,22 @@ func (idle) Snapshot(context.Context) (io.ReadCloser, error) {
 func (idle) LeaseTTL(context.Context, int64) (int64, error)  { return 0, nil }
 func (idle) Watch(context.Context, int64) clientv3.WatchChan { return nil }
 
+// leadsBeside leads until the test ends, with deltas in a period, and reports by leases.
+func leadsBeside(t *testing.T, to *store.Store, period time.Duration, full, delta *apiLease) *snapshots {
+	s := &snapshots{full: full, delta: delta, log: logr.Discard(), restored: serve.AfterRestore{
+		Log: logr.Discard(), Shared: func() (member.Shared, error) { return member.Shared{}, errors.New("there is no note") },
+	}}
+	s.open = func(context.Context) (*snapshotter.Snapshotter, error) {
+		o := snapshotter.Options{Schedule: "0 0 1 1 *", DeltaPeriod: period, DeltaLimit: 1 << 20, Compression: backup.None, Timeout: time.Minute}
+		return snapshotter.New(s.config(snapshotter.Config{Options: o, Etcd: idle{}, Store: to, Clock: clock.RealClock{}, Log: logr.Discard()}))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var leading sync.WaitGroup
+	leading.Go(func() { s.lead(ctx) })
+	t.Cleanup(func() { cancel(); leading.Wait() })
+	return s
+}
+
 // What the leader reports is right again within a period of deltas, also if nothing changes, after an agent that had led before has written late, and
 // after the leases were made again. It takes no more requests than before.
 func TestReportsAreRepeated(t *testing.T) {
@@ -181,19 +200,8 @@ func TestReportsAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		full, delta := &apiLease{}, &apiLease{}
-		s := &snapshots{full: full, delta: delta, log: logr.Discard(), restored: serve.AfterRestore{
-			Log: logr.Discard(), Shared: func() (member.Shared, error) { return member.Shared{}, errors.New("there is no note") },
-		}}
 		const period = 5 * time.Minute
-		s.open = func(context.Context) (*snapshotter.Snapshotter, error) {
-			o := snapshotter.Options{Schedule: "0 0 1 1 *", DeltaPeriod: period, DeltaLimit: 1 << 20, Compression: backup.None, Timeout: time.Minute}
-			return snapshotter.New(s.config(snapshotter.Config{Options: o, Etcd: idle{}, Store: to, Clock: clock.RealClock{}, Log: logr.Discard()}))
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var leading sync.WaitGroup
-		leading.Go(func() { s.lead(ctx) })
-		defer leading.Wait()
-		defer cancel()
+		s := leadsBeside(t, to, period, full, delta)
 		<-time.After(2 * healthInterval)
 		s.report(backup.Snapshot{Kind: backup.Delta, StartRevision: 8, LastRevision: 9, Created: time.Now()})
 		isWell := func() {
@@ -219,4 +227,42 @@ func TestReportsAreRepeated(t *testing.T) {
 		_, after := full.says()
 		g.Expect(after - before).To(BeNumerically("~", time.Hour/period, 1))
 	})
+}
+
+// So it is within six minutes where there are no deltas, and while no snapshot can be written.
+func TestReportsAreRepeatedWithoutSnapshots(t *testing.T) {
+	for name, c := range map[string]struct {
+		period time.Duration
+		// refuses has a directory of the store refuse writes.
+		refuses bool
+		failure types.GomegaMatcher
+	}{
+		"without deltas":        {failure: BeEmpty()},
+		"while snapshots fail":  {period: time.Minute, refuses: true, failure: Not(BeEmpty())},
+		"both":                  {refuses: true, failure: Not(BeEmpty())},
+		"with rare deltas only": {period: 24 * time.Hour, failure: BeEmpty()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			container := t.TempDir()
+			to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: container, Prefix: "a"})
+			NewWithT(t).Expect(err).NotTo(HaveOccurred())
+			if c.refuses {
+				NewWithT(t).Expect(os.WriteFile(filepath.Join(container, "a"), nil, 0o600)).To(Succeed())
+			}
+			synctest.Test(t, func(t *testing.T) {
+				g, full := NewWithT(t), &apiLease{}
+				s := leadsBeside(t, to, c.period, full, &apiLease{})
+				<-time.After(2 * healthInterval)
+				s.report(backup.Snapshot{Kind: backup.Full, LastRevision: 7, Created: time.Now()})
+				full.become("", nil)
+				<-time.After(repeatInterval + 2*healthInterval)
+				said, before := full.says()
+				g.Expect(said).To(HaveKeyWithValue(v1alpha1.AnnotationBackupError, c.failure))
+				g.Expect(full.records()).To(Equal("7"))
+				<-time.After(time.Hour)
+				_, after := full.says()
+				g.Expect(after-before).To(BeNumerically("~", time.Hour/repeatInterval, 1), "no more often than with deltas")
+			})
+		})
+	}
 }

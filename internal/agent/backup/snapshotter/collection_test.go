@@ -229,11 +229,13 @@ func TestAStoreThatLeadsNowhere(t *testing.T) {
 			left, err := r.store.List(t.Context())
 			r.Expect(err).NotTo(HaveOccurred())
 
-			n.removeExpired(t.Context())
+			r.inspects(n)
+			r.Expect(n.next(r.clock.Now())).To(BeNil(), "one listing may lack what the store has")
+			r.Expect(r.s.Healthy()).To(Succeed())
 			if c.reason == "" {
-				r.Expect(n.next(r.clock.Now())).To(BeNil())
 				return
 			}
+			r.inspects(n)
 			r.Expect(r.store.List(t.Context())).To(Equal(left), "what is left may be all that there is")
 			r.Expect(r.s.Healthy()).To(MatchError(ContainSubstring(c.reason)))
 			r.Expect(r.states()).To(Equal(append([]backup.Interval{}, backup.Restorable(left, nil)...)))
@@ -245,11 +247,97 @@ func TestAStoreThatLeadsNowhere(t *testing.T) {
 			r.Expect(err).NotTo(HaveOccurred())
 			r.Expect(chain.Full.LastRevision).To(Equal(int64(14)))
 			r.Expect(chain.Last().Name()).To(Equal(r.told[len(r.told)-1]))
-			n.removeExpired(t.Context())
+			if c.signed {
+				r.Expect(r.s.Healthy()).To(MatchError(ContainSubstring(c.reason)), "a person should learn of it")
+			}
+			r.Expect(n.collectionDue).To(BeTemporally("<=", r.clock.Now().Add(time.Minute)), "it looks again soon")
+			r.inspects(n)
 			r.Expect(r.s.Healthy()).To(Succeed())
 			r.Expect(n.next(r.clock.Now())).To(BeNil(), "one is enough")
 		})
 	}
+}
+
+// inspects has a session inspect the store when that is due.
+func (r *trial) inspects(n *session) {
+	r.t.Helper()
+	r.clock.SetTime(n.collectionDue)
+	r.Expect(n.look(n.collectionDue, n.collectionDue.Sub(n.checked))).To(BeTrue())
+	n.inspect(r.t.Context())
+}
+
+// hide has the store not list a snapshot, as in a bucket whose listings lag behind its writes.
+func (r *trial) hide(s backup.Snapshot) (show func()) {
+	r.t.Helper()
+	object, _ := r.store.File(s)
+	hidden := filepath.Join(r.t.TempDir(), "hidden")
+	r.Expect(os.Rename(object, hidden)).To(Succeed())
+	return func() { r.Expect(os.Rename(hidden, object)).To(Succeed()) }
+}
+
+// A listing that lacks a snapshot once changes nothing, and the next one is soon. Lacking it twice costs one full snapshot, also if a delta is due.
+func TestAListingThatLags(t *testing.T) {
+	r := newTrial(t, "")
+	r.config.Schedule, r.config.CollectionPeriod, r.config.Retention.Limit = "0 0 1 1 *", time.Hour, 1
+	n := r.session()
+	for _, kind := range []backup.Kind{backup.Full, backup.Full, backup.Full, backup.Delta} {
+		r.clock.Step(time.Minute)
+		r.etcd.put("key", 0)
+		r.takes(n, kind)
+	}
+	all, err := r.store.List(t.Context())
+	r.Expect(err).NotTo(HaveOccurred())
+	newest, before := all[len(all)-1], r.states()
+	show := r.hide(newest)
+	r.inspects(n)
+	r.Expect(n.next(r.clock.Now())).To(BeNil())
+	r.Expect(r.s.Healthy()).To(Succeed())
+	r.Expect(r.states()).To(Equal(before))
+	r.Expect(n.collectionDue).To(Equal(r.clock.Now().Add(time.Minute)), "it looks again soon")
+	show()
+	r.Expect(r.store.List(t.Context())).To(Equal(all), "nothing was removed")
+	r.inspects(n)
+	r.Expect(n.next(r.clock.Now())).To(BeNil())
+	r.Expect(r.store.List(t.Context())).NotTo(Equal(all), "what has expired is removed")
+
+	r.hide(newest)
+	r.inspects(n)
+	r.Expect(n.next(r.clock.Now())).To(BeNil(), "the one before was in order")
+	_, err = r.s.submit(want{kind: backup.Delta}, true)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.inspects(n)
+	r.Expect(r.s.Healthy()).NotTo(Succeed())
+	var taken []backup.Kind
+	for next := n.next(r.clock.Now()); next != nil; next = n.next(r.clock.Now()) {
+		r.Expect(n.perform(t.Context(), next)).To(Succeed())
+		if next.snapshot != nil {
+			taken = append(taken, next.snapshot.Kind)
+		}
+	}
+	r.Expect(taken).To(Equal([]backup.Kind{backup.Full}))
+	r.Expect(r.s.Healthy()).To(Succeed())
+}
+
+// A store that never lists the newest snapshot costs a full one in two hours at most, whatever the period of garbage collections.
+func TestAStoreThatNeverListsTheNewestSnapshot(t *testing.T) {
+	r := newTrial(t, "")
+	r.config.Schedule, r.config.CollectionPeriod = "0 0 1 1 *", time.Second
+	n := r.session()
+	r.takes(n, backup.Full)
+	var taken []time.Duration
+	for began := r.clock.Now(); r.clock.Since(began) < 4*time.Hour; {
+		chain, err := r.s.Latest(t.Context())
+		r.Expect(err).NotTo(HaveOccurred())
+		r.etcd.put("key", 0)
+		show := r.hide(chain.Last())
+		r.inspects(n)
+		show()
+		if next := n.next(r.clock.Now()); next != nil {
+			r.Expect(n.perform(t.Context(), next)).To(Succeed())
+			taken = append(taken, r.clock.Since(began).Truncate(time.Minute))
+		}
+	}
+	r.Expect(taken).To(Equal([]time.Duration{time.Minute, time.Hour + 2*time.Minute, 3*time.Hour + 2*time.Minute}))
 }
 
 // So it does where garbage collection is switched off, as where the bucket has rules of its own: it looks once an hour, and removes nothing.
@@ -271,7 +359,8 @@ func TestAStoreIsInspectedWithoutCollections(t *testing.T) {
 	r.Expect(r.store.List(t.Context())).To(Equal(all))
 	r.Expect(n.next(r.clock.Now())).To(BeNil())
 	r.delete(all[3:]...)
-	n.inspect(t.Context())
+	r.inspects(n)
+	r.inspects(n)
 	next := n.next(r.clock.Now())
 	r.Expect(next).NotTo(BeNil())
 	r.Expect(next.kind).To(Equal(backup.Full))

@@ -36,6 +36,8 @@ type session struct {
 	lastRead time.Time
 	// headersRead is when headers of encrypted snapshots were last read.
 	headersRead time.Time
+	// broken is how many listings in a row did not lead to the newest snapshot.
+	broken int
 	// When something is due, and when that was last checked.
 	fullDue, deltaDue, collectionDue, checked time.Time
 }
@@ -123,7 +125,7 @@ func (n *session) beginAnew(reason string) {
 	n.config.Log.Info("Taking a full snapshot first", "reason", reason)
 	n.forget()
 	n.stored, n.history = 0, ""
-	n.schedules(want{kind: backup.Full})
+	n.schedulesFullFirst()
 }
 
 // whyFullFirst returns why the chain in the store cannot be continued at a revision of etcd; empty if it can.
@@ -203,7 +205,7 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 	defer ticker.Stop()
 	changes := n.watch(ctx)
 	if n.stored == 0 {
-		n.schedules(want{kind: backup.Full})
+		n.schedulesFullFirst()
 	}
 	for {
 		if int64(n.events.Len()) >= n.config.DeltaLimit {
@@ -285,18 +287,19 @@ func (n *session) inspect(ctx context.Context) {
 	_, _ = n.listed(ctx, n.config.Clock.Now())
 }
 
-// listed lists the store, and reports whether it leads to the newest snapshot. If it does not, a full one comes next.
+// listed lists the store, and reports whether it leads to the newest snapshot.
 func (n *session) listed(ctx context.Context, now time.Time) (list []backup.Snapshot, ok bool) {
 	list, err := n.config.Store.List(ctx)
 	if err != nil {
 		n.config.Log.Error(err, "Listing the store failed")
 		return nil, false
 	}
-	n.foundRestorable(list)
 	if err := n.leadsOn(list); err != nil {
-		n.replaceBroken(list, err, now)
+		n.foundBroken(list, err, now)
 		return nil, false
 	}
+	n.broken = 0
+	n.foundRestorable(list)
 	if n.config.Store.Trust() != backup.TrustAll {
 		n.supersede(list, now)
 	}
@@ -309,8 +312,15 @@ func (n *session) schedules(w want) {
 	_, _ = n.submit(w, true)
 }
 
-// removeExpired removes what retention no longer keeps, unless the store does not lead to the newest snapshot: then a full one comes first. No snapshot is taken while it does, so it takes no longer than one may. What it leaves is
-// removed next time.
+// schedulesFullFirst requests a full snapshot before all others: a delta in front of it would be a second one, since it has nothing to continue.
+func (n *session) schedulesFullFirst() {
+	full := want{kind: backup.Full}
+	n.schedules(full)
+	n.advance(full)
+}
+
+// removeExpired removes what retention no longer keeps, unless the store does not lead to the newest snapshot. No snapshot is taken in that time, so it
+// takes no longer than one may. What it leaves is removed next time.
 func (n *session) removeExpired(ctx context.Context) {
 	n.keeping.Lock()
 	defer n.keeping.Unlock()
@@ -319,7 +329,7 @@ func (n *session) removeExpired(ctx context.Context) {
 	now := n.config.Clock.Now()
 	list, ok := n.listed(ctx, now)
 	if !ok {
-		return // what is left may be all that there is until the full snapshot is taken
+		return // what is left may be all that there is until a full snapshot is taken
 	}
 	retention := n.config.Retention
 	retention.Due = n.schedule.next

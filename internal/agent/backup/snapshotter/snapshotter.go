@@ -257,6 +257,16 @@ func (s *Snapshotter) submit(w want, scheduled bool) (*request, error) {
 	return r, nil
 }
 
+// advance moves a request to the head of the queue.
+func (s *Snapshotter) advance(w want) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.IndexFunc(s.queue, func(r *request) bool { return r.want == w }); i > 0 {
+		r := s.queue[i]
+		s.queue = slices.Insert(slices.Delete(s.queue, i, i+1), 0, r)
+	}
+}
+
 // next removes and returns the first request that is not delayed by MinInterval, to begin now; nil if there is none.
 func (s *Snapshotter) next(now time.Time) *request {
 	s.mu.Lock()

@@ -96,6 +96,25 @@ func (n *session) leadsOn(list []backup.Snapshot) error {
 	return nil
 }
 
+// foundBroken has a full snapshot taken with each second listing in a row that does not lead on: one alone may lack what the store has, as while a bucket
+// is resharded. The next look is soon, also the one after the full snapshot; where that did not help, it is late, since a listing that always lags would
+// cost one full snapshot after another.
+func (n *session) foundBroken(list []backup.Snapshot, err error, now time.Time) {
+	const soon, late = time.Minute, time.Hour
+	n.broken++
+	wait := max(n.inspectionPeriod(), late)
+	if n.broken <= 2 {
+		wait = soon
+	}
+	n.collectionDue = now.Round(0).Add(wait)
+	if n.broken%2 == 1 {
+		n.config.Log.Info("The store may no longer lead to the newest snapshot; listing it again", "after", wait, "reason", err.Error())
+		return
+	}
+	n.foundRestorable(list)
+	n.replaceBroken(list, err, now)
+}
+
 // replaceBroken has a full snapshot begin a new history after all that a store has that does not lead on. Why is reported until a snapshot is taken, and
 // where snapshots are signed until the next check: they may have been removed by an attacker.
 func (n *session) replaceBroken(list []backup.Snapshot, err error, now time.Time) {
