@@ -33,7 +33,7 @@ func Broken(was, is *State, step Step) string {
 		return "two clusters serve at a time"
 	case is.Era == was.Era && differ > 1:
 		return "the voters change by more than one"
-	case acts && (was.votes(b) && !b.Young && was.voters() > 1 && !(b.Leads && was.Elected && b.Request == Remove) || b.Request == Promote) && was.quorumLeft(false) && !is.quorumLeft(true):
+	case acts && (was.votes(b) && !b.Young && was.voters() > 1 && (!b.Leads || !was.Elected || b.Request != Remove) || b.Request == Promote) && was.quorumLeft(false) && !is.quorumLeft(true):
 		return "an act leaves a quorum that serves without one"
 	case name == "recovery stops all members" && was.quorate():
 		return "all members are stopped while a quorum serves"

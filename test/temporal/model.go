@@ -11,22 +11,60 @@ package temporal
 const Most = 5
 
 // What a member is in the committed list. Leaving was removed while it led: the others count it until one of them, which is elected, tells them.
-const None, Learner, Voter, Leaving uint8 = 0, 1, 2, 3
-
-// The process of a member, its pod, and its node: Dark nodes are reached by the other members alone, Cut ones by nothing.
 const (
-	Stopped, Running, Frozen uint8 = 0, 1, 2
-	Absent, Present, Ending  uint8 = 0, 1, 2
-	Seen, Dark, Cut          uint8 = 0, 1, 2
+	None uint8 = iota
+	Learner
+	Voter
+	Leaving
+)
+
+// The process of a member.
+const (
+	Stopped uint8 = iota
+	Running
+	Frozen
+)
+
+// Its pod.
+const (
+	Absent uint8 = iota
+	Present
+	Ending
+)
+
+// Its node: Dark ones are reached by the other members alone, Cut ones by nothing.
+const (
+	Seen uint8 = iota
+	Dark
+	Cut
 )
 
 // The data on a volume: none, that of the member that is listed, that of one that was removed, and that of a voter of the cluster before.
-const Empty, Own, Removed, Past uint8 = 0, 1, 2, 3
+const (
+	Empty uint8 = iota
+	Own
+	Removed
+	Past
+)
 
 // What an operator does to a member.
 const (
-	Nothing, DeletePod, AddLearner, Promote, MoveLeader, Remove, ScaleUp, ScaleDown, DeleteClaim uint8 = 0, 1, 2, 3, 4, 5, 6, 7, 8
-	NotAsked, Asked, Stopping                                                                    uint8 = 0, 1, 2 // a recovery
+	Nothing uint8 = iota
+	DeletePod
+	AddLearner
+	Promote
+	MoveLeader
+	Remove
+	ScaleUp
+	ScaleDown
+	DeleteClaim
+)
+
+// How far a recovery is.
+const (
+	NotAsked uint8 = iota
+	Asked
+	Stopping
 )
 
 // Slot is an ordinal: a place in the StatefulSet, with its pod, volume and member, and what is under way for it.

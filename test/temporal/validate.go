@@ -143,7 +143,7 @@ func (m *Model) nearer(next []State, seen []Recorded, s, to *State, visited map[
 			}
 		}
 		for act := DeletePod; act <= DeleteClaim; act++ {
-			if after, may := m.act(seen, s, i, act); may && !(act == DeletePod && to.Slots[i].Doomed) {
+			if after, may := m.act(seen, s, i, act); may && (act != DeletePod || !to.Slots[i].Doomed) {
 				add(after)
 			}
 		}

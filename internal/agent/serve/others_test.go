@@ -145,7 +145,8 @@ func TestListed(t *testing.T) {
 func TestLeader(t *testing.T) {
 	v := &voter{}
 	g, m, local, shared := beside(t, v)
-	current := func() (member.Shared, error) { return *shared, nil }
+	var illegible error
+	current := func() (member.Shared, error) { return *shared, illegible }
 	leader := func() (bool, string, error) { return Leader(soon(t), m, local, current, "https", "2381") }
 	fails := func(says string) {
 		t.Helper()
@@ -174,7 +175,7 @@ func TestLeader(t *testing.T) {
 	fails("looking up member source-1: it is not in the initial cluster")
 	v.listed[1].Name, shared.Config["listen-client-urls"] = "main-1", "http://%zz"
 	fails("reading listen-client-urls")
-	current = func() (member.Shared, error) { return member.Shared{}, errors.New("illegible") }
+	illegible = errors.New("illegible")
 	fails("illegible")
 	v.refuses = rpctypes.ErrGRPCNotCapable
 	fails("asking the member for its status: ")
