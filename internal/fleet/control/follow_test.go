@@ -614,6 +614,9 @@ func TestHoldersAreReleased(t *testing.T) {
 		"whose pods were well": {superseded(func(_ *world, task *v1alpha1.EtcdOperatorTask) {
 			task.Status.Rollout = &v1alpha1.RolloutStatus{Pods: []v1alpha1.RolloutPod{{Name: "m-1", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateCompleted}}}}
 		}), false, "neither", true},
+		"that stops nothing yet": {superseded(lacking, func(_ *world, task *v1alpha1.EtcdOperatorTask) {
+			task.Spec.Type, task.Status.Rollout = v1alpha1.RecreateRollout, nil
+		}), false, "neither", true},
 		"that was recreated": {superseded(func(_ *world, task *v1alpha1.EtcdOperatorTask) {
 			task.Status.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateReadyForCreation}
 		}), false, "task task ended before it had succeeded, while all pods were being replaced", true},
