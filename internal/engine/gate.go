@@ -11,6 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
@@ -71,6 +72,10 @@ func (r *Reconciler) askAgain(ctx context.Context, task tasks.Task, v tasks.Verd
 func (r *Reconciler) waits(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, wait *Wait) (time.Duration, error) {
 	now := r.Clock.Now()
 	if t.Status.State == v1alpha1.TaskStatePending {
+		if t.Status.Change != cached.Status.Change {
+			// The condition says since when it has waited with its change.
+			meta.RemoveStatusCondition(&t.Status.Conditions, v1alpha1.ConditionAdmitted)
+		}
 		status.SetCondition(t, v1alpha1.ConditionAdmitted, metav1.ConditionFalse, wait.Reason, wait.Message, now)
 	}
 	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, wait.Reason, wait.Message, now)

@@ -27,6 +27,8 @@ type gate struct {
 	asked       []string
 	// target is the revision that the last task recorded.
 	target string
+	// change is what it says that the task changes.
+	change string
 }
 
 func (g *gate) Ask(_ context.Context, task tasks.Task) (*Wait, error) {
@@ -34,6 +36,7 @@ func (g *gate) Ask(_ context.Context, task tasks.Task) (*Wait, error) {
 	if r := task.Object.Status.Rollout; r != nil {
 		g.target = r.TargetRevision
 	}
+	task.Object.Status.Change = g.change
 	return g.wait, g.err
 }
 func (g *gate) Pause(context.Context, *v1alpha1.EtcdOperatorTask) *Wait { return g.pause }
@@ -71,6 +74,28 @@ func TestATaskWaitsForOtherEtcds(t *testing.T) {
 	asked := len(g.asked)
 	e.look()
 	e.Expect(g.asked).To(HaveLen(asked), "a task that runs is not asked about")
+}
+
+// How long a task has waited is how long it has waited with its change: one that it has only just taken up has not been asked for before.
+func TestAWaitBeginsAgainWithAnotherChange(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", pending)
+	e := newEngine(t, s)
+	g := &gate{wait: &Wait{Reason: v1alpha1.ReasonWaitingForSlot, Message: "b has the slot"}}
+	e.Gate = g
+	since := func() time.Duration {
+		e.look()
+		return meta.FindStatusCondition(s.get(t, "a").Status.Conditions, v1alpha1.ConditionAdmitted).LastTransitionTime.Sub(epoch).Truncate(time.Hour)
+	}
+	for _, c := range []struct {
+		change  string
+		message string
+		since   time.Duration
+	}{{"A", "b has the slot", 0}, {"A", "c has the slot", 0}, {"B", "c has the slot", 2 * time.Hour}, {"B", "b has the slot", 2 * time.Hour}} {
+		g.change, g.wait.Message = c.change, c.message
+		e.Expect(since()).To(Equal(c.since), "%+v", c)
+		e.pass(time.Hour)
+	}
 }
 
 // A task that is suspended while it waits, or whose turn it is no longer, does not say that it waits for others.

@@ -10,8 +10,8 @@ import (
 )
 
 // Join has every policy in force record what becomes of the holders in its namespaces, also one that came after their tasks had got their slots:
-// otherwise it would try a template that has failed there. A holder without a change gets the one that was found. It is a canary if a policy that
-// learns of its change has yet to try it. It reports whether anything has changed.
+// otherwise it would try a template that has failed there. A holder without a change gets the one that was found. If its task runs, it
+// is a canary if a policy that learns of its change has yet to try it. It reports whether anything has changed.
 func (l *Ledger) Join(policies map[string]*Policy, covering map[string][]string, found []Holder, now time.Time) (changed bool) {
 	for i := range l.Holders {
 		h := &l.Holders[i]
@@ -31,7 +31,7 @@ func (l *Ledger) Join(policies map[string]*Policy, covering map[string][]string,
 		}
 		for _, name := range learn {
 			if p := policies[name]; p != nil {
-				h.Canary = h.Canary || l.InCanaryStage(p, h.Change)
+				h.Canary = h.Canary || !h.Over() && l.InCanaryStage(p, h.Change)
 				l.begin(name, h.Change, now)
 			}
 		}

@@ -21,7 +21,9 @@ func TestPoliciesJoin(t *testing.T) {
 	}{
 		"the policy is known":                   {func(h *Holder) { h.Policies = []string{"p"} }, "", []string{"p"}, "A", false, false},
 		"it is new":                             {func(h *Holder) { h.Policies = []string{"q"} }, "", []string{"q", "p"}, "A", true, true},
-		"its holder is watched":                 {func(h *Holder) { h.Policies, h.Ended = []string{"q"}, noon }, "", []string{"q", "p"}, "A", true, true},
+		"its holder is watched":                 {func(h *Holder) { h.Policies, h.Ended = []string{"q"}, noon }, "", []string{"q", "p"}, "A", false, true},
+		"a canary is watched":                   {func(h *Holder) { canary(h); h.Policies = []string{"q"} }, "", []string{"q", "p"}, "A", true, true},
+		"its task was deleted":                  {func(h *Holder) { h.Policies, h.Aborted = []string{"q"}, true }, "", []string{"q", "p"}, "A", false, true},
 		"it has failed":                         {func(h *Holder) { h.Policies, h.Counted = []string{"q"}, true }, "", []string{"q"}, "A", false, false},
 		"in place of the default":               {func(h *Holder) { h.Policies, h.Change = []string{Default}, "" }, "A", []string{"p"}, "A", true, true},
 		"whose change is not known":             {func(h *Holder) { h.Policies, h.Change = []string{Default}, "" }, "", []string{"p"}, "", false, true},
@@ -53,5 +55,22 @@ func TestPoliciesJoin(t *testing.T) {
 	in := situation(history(), holders(holding("a", func(h *Holder) { h.Policies = []string{"q"} })))
 	if in.Ledger.Join(in.Policies, in.Covering, nil, noon) {
 		t.Errorf("%+v", in.Ledger.Holders)
+	}
+}
+
+// What is over when a policy comes takes no slot of the policies by which it was no canary, and does not fail their change.
+func TestAPolicyThatComesMakesNothingACanaryThatIsOver(t *testing.T) {
+	in := situation(holders(
+		holding("a", func(h *Holder) { h.Policies, h.Ended = []string{"q"}, noon }),
+		holding("b", func(h *Holder) { h.Policies, h.Aborted = []string{"q"}, true }),
+	))
+	in.Ledger.Policies = []Recorded{{Name: "p"}, {Name: "q"}}
+	in.Ledger.Changes = []Change{{Policy: "q", Name: "A", Passed: 1}}
+	if !in.Ledger.Join(in.Policies, in.Covering, nil, noon) || in.Ledger.Holder("a").UsesSlot() {
+		t.Errorf("%+v", in.Ledger.Holders)
+	}
+	in.Ledger.Aborted("b", "a member is not ready", noon)
+	if c := in.Ledger.Change("q", "A"); len(c.Failures) > 0 {
+		t.Errorf("%+v", c)
 	}
 }

@@ -47,8 +47,8 @@ func (l *Ledger) Forget(deleted []types.UID) bool {
 }
 
 // Unwatched forgets what nothing is known of, since no operator has watched for a while: with what a cluster is compared, as a node may have been
-// drained since; and of what no policy is left, what was watched, and what is a canary, whose task may have succeeded and be gone by now. It
-// reports whether anything has changed.
+// drained since; and of what no policy is left, what was watched, and what a task that ran has changed, as it may have succeeded and be gone by
+// now: if it still runs, that is found out again. It reports whether anything has changed.
 func (l *Ledger) Unwatched() (changed bool) {
 	for _, known := range slices.Clone(l.Holders) {
 		h := l.Holder(known.Task)
@@ -56,10 +56,13 @@ func (l *Ledger) Unwatched() (changed bool) {
 		switch {
 		case !left && !h.Ended.IsZero():
 			l.remove(h.Task)
-		case h.Baseline == "" && (left || !h.Canary):
+		case h.Baseline == "" && (left || h.Change == ""):
 			continue
 		default:
-			h.Baseline, h.Canary = "", h.Canary && left
+			h.Baseline = ""
+			if !left {
+				h.Empty()
+			}
 		}
 		changed = true
 	}

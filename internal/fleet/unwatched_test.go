@@ -19,14 +19,15 @@ func TestWhatWasNotWatched(t *testing.T) {
 		"with nothing to compare":  {canary, "p", true, true, false},
 		"it runs":                  {func(h *Holder) { h.Canary = true }, "p", true, true, false},
 		"it ran for a policy":      {func(h *Holder) { h.Canary = true }, "q", true, false, true},
-		"it ran and was no canary": {func(*Holder) {}, "q", true, false, false},
+		"it ran and was no canary": {func(*Holder) {}, "q", true, false, true},
+		"it ran without a change":  {func(h *Holder) { h.Empty() }, "q", true, false, false},
 	} {
 		l := &Ledger{Policies: []Recorded{{Name: c.recorded}}, Holders: []Holder{holding("a", c.holder)}}
 		if changed := l.Unwatched(); changed != c.isChanged {
 			t.Errorf("%s: changed: %t", name, changed)
 		}
 		h := l.Holder("a")
-		if (h != nil) != c.stays || h != nil && (h.Canary != c.canary || h.Baseline != "") {
+		if (h != nil) != c.stays || h != nil && (h.Canary != c.canary || h.Baseline != "" || (h.Change == "") != (c.recorded != "p")) {
 			t.Errorf("%s: %+v", name, h)
 		}
 	}

@@ -278,7 +278,7 @@ func (in Input) Describe() string {
 		case in.mayBeRemoved(i) && o.Pod.ListChanged:
 			is = fmt.Sprintf("%s is %s: the member list has changed since its pod was prepared to join, and its etcd refuses to start. Delete pod %s, and it joins", o.Name, o.Class, o.Name)
 		case in.needsNewestTemplate(o):
-			is += fmt.Sprintf(": its pod has an older template than the StatefulSet, and rollouts wait for this task. Delete pod %s, and it starts with the newest template", o.Name)
+			is += fmt.Sprintf(": its pod has an older template than the StatefulSet, and rollouts wait for this task. If its template was fixed since, delete pod %s, and it starts with the newest template", o.Name)
 		case in.mayBeRemoved(i):
 			is += fmt.Sprintf(", and no voter: if etcdctl member list does not name it, it was removed, and joins again once pod %s is deleted", o.Name)
 		}

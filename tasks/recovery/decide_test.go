@@ -218,7 +218,7 @@ func TestPhases(t *testing.T) {
 		"the list has changed since one was prepared": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), func(in *Input) {
 			in.Snapshot.Ordinals[1].Pod.ListChanged = true
 		}), 0, tasks.Continue, growing, "main-1 is Dead: the member list has changed since its pod was prepared to join, and its etcd refuses to start. Delete pod main-1, and it joins"},
-		"the template of one was fixed": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), at("older"), outdated), 0, tasks.Continue, growing, "main-1 is Dead: its pod has an older template than the StatefulSet, and rollouts wait for this task. Delete pod main-1, and it starts with the newest template"},
+		"the template of one was fixed": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), at("older"), outdated), 0, tasks.Continue, growing, "main-1 is Dead: its pod has an older template than the StatefulSet, and rollouts wait for this task. If its template was fixed since, delete pod main-1, and it starts with the newest template"},
 		"that of one is the newest":     {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), at("newest"), outdated), 0, tasks.Continue, growing, "main-1 is Dead, and no voter"},
 		"its report is stale": {newInput(in(growing, data), told, serving(after, 2, 0), ended(1), at("older"), outdated, func(in *Input) {
 			in.Snapshot.Ordinals[1].Pod.Node.Trouble = "not ready"

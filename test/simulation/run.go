@@ -185,7 +185,7 @@ var deletes = regexp.MustCompile(`delete (claim|each claim|its claim)\b`)
 var rejoins = regexp.MustCompile(`if etcdctl member list does not name it, it was removed, and joins again once pod (\S+) is deleted`)
 
 // refuses is how it asks for it to delete the pod of one whose etcd refuses the member list.
-var refuses = regexp.MustCompile(`Delete pod (\S+), and it (?:joins|starts with the newest template)`)
+var refuses = regexp.MustCompile(`[Dd]elete pod (\S+), and it (?:joins|starts with the newest template)`)
 
 // settle has a user do what changes of members ask for, whose volumes have data of another cluster: one that grows again after its only member has
 // restored the backup has that. So it is with a recovery that waits for a member which was removed, and with an Etcd that records another cluster than

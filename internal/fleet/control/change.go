@@ -5,6 +5,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -33,22 +34,12 @@ type fingerprints struct{ change, target string }
 // change returns the fingerprints of a task. A restart brings outdated pods the new template; while it is unknown whether pods are outdated, the
 // task waits.
 func (c *Controller) change(ctx context.Context, task tasks.Task) (fingerprints, error) {
-	t := task.Object
-	if !t.Spec.Type.IsRollout() {
+	if !task.Object.Spec.Type.IsRollout() {
 		return fingerprints{}, nil
 	}
-	set := &appsv1.StatefulSet{}
-	if err := c.Live.Get(ctx, t.EtcdKey(), set); err != nil {
-		return fingerprints{}, fmt.Errorf("reading StatefulSet %s: %w", t.EtcdKey(), err)
-	}
-	target := rollout.TargetOf(t)
-	to := target.Revision
-	if to == "" || target.Restart {
-		if set.Status.ObservedGeneration < set.Generation {
-			return fingerprints{}, &engine.Wait{Reason: v1alpha1.ReasonWaitingForSlot, RequeueAfter: stale, Message: fmt.Sprintf(
-				"the StatefulSet controller has not seen the newest spec of StatefulSet %s yet, so it is not known what the task changes: if this persists, check kube-controller-manager", set.Name)}
-		}
-		to = set.Status.UpdateRevision
+	set, to, err := c.aim(ctx, task.Object)
+	if err != nil {
+		return fingerprints{}, err
 	}
 	from, outdated, err := c.oldest(ctx, set, to)
 	if err != nil {
@@ -57,7 +48,48 @@ func (c *Controller) change(ctx context.Context, task tasks.Task) (fingerprints,
 	if !outdated {
 		return fingerprints{change: fleet.Restart}, nil
 	}
-	// If no revision of the pods is left, all of the new template is the change.
+	return c.difference(ctx, task, set, from, to)
+}
+
+// brought returns the fingerprints of a task that runs. If no pod is outdated any more, they are those of the whole template: the pods may have it
+// from this task.
+func (c *Controller) brought(ctx context.Context, task tasks.Task) (fingerprints, error) {
+	t := task.Object
+	is, err := c.change(ctx, task)
+	if err != nil || is.change != fleet.Restart || rollout.TargetOf(t).Restart || t.Status.Change == fleet.Restart {
+		return is, err
+	}
+	set, to, err := c.aim(ctx, t)
+	if err != nil {
+		return fingerprints{}, err
+	}
+	if is, err = c.difference(ctx, task, set, nil, to); err != nil {
+		return fingerprints{}, err
+	}
+	is.change = cmp.Or(t.Status.Change, is.change)
+	return is, nil
+}
+
+// aim returns the StatefulSet of a rollout, and the revision that the rollout brings the pods.
+func (c *Controller) aim(ctx context.Context, t *v1alpha1.EtcdOperatorTask) (*appsv1.StatefulSet, string, error) {
+	set := &appsv1.StatefulSet{}
+	if err := c.Live.Get(ctx, t.EtcdKey(), set); err != nil {
+		return nil, "", fmt.Errorf("reading StatefulSet %s: %w", t.EtcdKey(), err)
+	}
+	target := rollout.TargetOf(t)
+	if target.Revision != "" && !target.Restart {
+		return set, target.Revision, nil
+	}
+	if set.Status.ObservedGeneration < set.Generation {
+		return nil, "", &engine.Wait{Reason: v1alpha1.ReasonWaitingForSlot, RequeueAfter: stale, Message: fmt.Sprintf(
+			"the StatefulSet controller has not seen the newest spec of StatefulSet %s yet, so it is not known what the task changes: if this persists, check kube-controller-manager", set.Name)}
+	}
+	return set, set.Status.UpdateRevision, nil
+}
+
+// difference returns the fingerprints of what changes from a revision to another. If no revision of the pods is left, all of the new template is
+// the change.
+func (c *Controller) difference(ctx context.Context, task tasks.Task, set *appsv1.StatefulSet, from *appsv1.ControllerRevision, to string) (fingerprints, error) {
 	current, name := nothing, ""
 	if from != nil {
 		current, name = from.Data.Raw, from.Name
@@ -74,7 +106,7 @@ func (c *Controller) change(ctx context.Context, task tasks.Task) (fingerprints,
 		// The template has changed again: the task is about to be superseded.
 		return fingerprints{change: "v1-unknown-" + to}, nil
 	}
-	names := fleet.Names{Etcd: task.Etcd.Name, Namespace: t.Namespace, UID: string(task.Etcd.UID)}
+	names := fleet.Names{Etcd: task.Etcd.Name, Namespace: task.Object.Namespace, UID: string(task.Etcd.UID)}
 	var found fingerprints
 	if found.target, err = fleet.Fingerprint(nothing, after.Data.Raw, names); err != nil {
 		return fingerprints{}, err

@@ -170,8 +170,12 @@ func isAborted(t *v1alpha1.EtcdOperatorTask) bool {
 	return t.DeletionTimestamp != nil && t.Status.State == v1alpha1.TaskStateInProgress
 }
 
-// running says whether a change has failed in a cluster whose task runs; nil if it has not. The Etcd is nil if it is not known.
+// running says whether a change has failed in a cluster whose task runs; nil if it has not. A recreation that stops nothing yet has changed nothing.
+// The Etcd is nil if it is not known.
 func (c *Controller) running(h *fleet.Holder, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) *finding {
+	if t.StopsNothingYet() {
+		return nil
+	}
 	if p := t.Status.Progressing(); p.Reason == v1alpha1.ReasonStalled && c.idle(t) >= c.Patience {
 		return &finding{task: h.Task, kind: failing, reason: "task " + t.Name + " is stalled: " + p.Message}
 	}
@@ -209,7 +213,7 @@ func (c *Controller) idle(t *v1alpha1.EtcdOperatorTask) time.Duration {
 // members are not well.
 func (c *Controller) superseded(ctx context.Context, h *fleet.Holder, t *v1alpha1.EtcdOperatorTask) (*finding, error) {
 	f := &finding{task: h.Task, kind: released}
-	if !h.Canary || !hasBegun(t) {
+	if !h.Canary || !hasBegun(t) || t.StopsNothingYet() {
 		return f, nil
 	}
 	etcd, err := c.readEtcd(ctx, h)

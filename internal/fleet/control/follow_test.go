@@ -614,6 +614,9 @@ func TestHoldersAreReleased(t *testing.T) {
 		"whose pods were well": {superseded(func(_ *world, task *v1alpha1.EtcdOperatorTask) {
 			task.Status.Rollout = &v1alpha1.RolloutStatus{Pods: []v1alpha1.RolloutPod{{Name: "m-1", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateCompleted}}}}
 		}), false, "neither", true},
+		"that stops nothing yet": {superseded(lacking, func(_ *world, task *v1alpha1.EtcdOperatorTask) {
+			task.Spec.Type, task.Status.Rollout = v1alpha1.RecreateRollout, nil
+		}), false, "neither", true},
 		"that was recreated": {superseded(func(_ *world, task *v1alpha1.EtcdOperatorTask) {
 			task.Status.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateReadyForCreation}
 		}), false, "task task ended before it had succeeded, while all pods were being replaced", true},
@@ -848,26 +851,33 @@ func TestPodsThatCannotBeRead(t *testing.T) {
 
 // What was not watched, because there was no policy, is not judged: a node may have been drained since, and a task that has succeeded be gone.
 func TestNothingIsSaidOfWhatWasNotWatched(t *testing.T) {
-	for name, before := range map[string]func(*world, *operator){
-		"it is watched": func(_ *world, o *operator) { o.pass(time.Minute) },
-		"its task runs": func(w *world, o *operator) {
-			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { l.Holders[0].Ended = time.Time{}; return true }); err != nil {
-				t.Fatal(err)
-			}
-			task := w.task(0).Object
-			task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateInProgress, &metav1.Time{Time: w.clock.Now()}
-			if err := w.api.Status().Update(t.Context(), task); err != nil {
-				t.Fatal(err)
-			}
-			o.pass(time.Minute)
-			if err := w.api.Delete(t.Context(), task); err != nil {
-				t.Fatal(err)
-			}
-		},
+	watched := func(_ *world, o *operator) { o.pass(time.Minute) }
+	runs := func(w *world, o *operator) {
+		if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { l.Holders[0].Ended = time.Time{}; return true }); err != nil {
+			t.Fatal(err)
+		}
+		task := w.task(0).Object
+		task.Status.State, task.Status.InitiatedAt = v1alpha1.TaskStateInProgress, &metav1.Time{Time: w.clock.Now()}
+		if err := w.api.Status().Update(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		o.pass(time.Minute)
+		if err := w.api.Delete(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		before func(*world, *operator)
+		comes  string
+	}{
+		"it is watched":                  {watched, "all"},
+		"its task runs":                  {runs, "all"},
+		"it is watched, by another name": {watched, "later"},
+		"its task runs, by another name": {runs, "later"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, o := watching(t)
-			before(w, o)
+			c.before(w, o)
 			policy := w.read()
 			if err := w.api.Delete(t.Context(), policy); err != nil {
 				t.Fatal(err)
@@ -880,14 +890,14 @@ func TestNothingIsSaidOfWhatWasNotWatched(t *testing.T) {
 			}
 			w.clock.Step(24 * time.Hour)
 			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse))
-			policy.UID, policy.ResourceVersion = "later", ""
+			policy.Name, policy.UID, policy.ResourceVersion = c.comes, "later", ""
 			if err := w.api.Create(t.Context(), policy); err != nil {
 				t.Fatal(err)
 			}
 			o.pass(settle + 2*interval)
 			w.etcd(set(v1alpha1.ConditionAllMembersReady, metav1.ConditionTrue))
 			o.pass(settle + 2*interval)
-			if all := o.failures("all", "A"); len(all) > 0 {
+			if all := append(o.failures("all", "A"), o.failures(c.comes, "A")...); len(all) > 0 {
 				t.Errorf("%q", all)
 			}
 			l, err := o.Store.Read(t.Context())

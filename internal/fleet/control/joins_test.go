@@ -85,6 +85,56 @@ func TestAPolicyFollowsWhatTheDefaultStarted(t *testing.T) {
 	w.waits(o.ask(1), v1alpha1.ReasonFleetPaused, "ns0/main")
 }
 
+// What a task has brought to all pods by the time that the policy comes is the whole template, and no restart, which would pause all restarts and
+// leave the template untried.
+func TestAPolicyFollowsWhatAllPodsHaveByNow(t *testing.T) {
+	for name, c := range map[string]struct {
+		started func(task *v1alpha1.EtcdOperatorTask)
+		restart bool
+	}{
+		"a rollout": {func(*v1alpha1.EtcdOperatorTask) {}, false},
+		"a recreation": {func(task *v1alpha1.EtcdOperatorTask) {
+			task.Spec.Type = v1alpha1.RecreateRollout
+			task.Status.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateWaitingTermination, TargetRevision: "r2"}
+		}, false},
+		"a restart":                      {func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Config = "restart: true" }, true},
+		"a restart, by what it has said": {func(task *v1alpha1.EtcdOperatorTask) { task.Status.Change = fleet.Restart }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2, 2)
+			w.policy(func(p *v1alpha1.EtcdFleetPolicy) { p.Spec.Canary.Count = ptr.To(int32(1)) })
+			w.rolls(0)
+			w.rolls(1)
+			task := w.task(0)
+			c.started(task.Object)
+			started := task.Object.Status.DeepCopy()
+			if err := w.api.Update(t.Context(), task.Object); err != nil {
+				t.Fatal(err)
+			}
+			task.Object.Status = *started
+			if err := w.begin(task); err != nil {
+				t.Fatal(err)
+			}
+			w.setPods(0, "r2", "r2")
+			o := w.operator()
+			if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool { l.Policies, l.Holders = nil, nil; return true }); err != nil {
+				t.Fatal(err)
+			}
+			o.pass(2 * interval)
+			if h := o.holder(0); (h.Change == fleet.Restart) != c.restart || (h.Target == "") != c.restart || !h.Canary {
+				t.Errorf("%+v", h)
+			}
+			if c.restart {
+				return
+			}
+			w.waits(o.ask(1), v1alpha1.ReasonWaitingForCanary, "ns0/main runs task task")
+			w.failed(0)
+			o.pass(2 * interval)
+			w.waits(o.ask(1), v1alpha1.ReasonFleetPaused, "ns0/main")
+		})
+	}
+}
+
 // What becomes of a change is recorded by every policy that selects the cluster by then.
 func TestAPolicyThatComesLearnsOfAFailure(t *testing.T) {
 	for name, comes := range map[string]func(w *world){

@@ -243,7 +243,7 @@ func (c *Controller) count(ctx context.Context, v *view, namespace string, isFen
 func (c *Controller) changeOf(ctx context.Context, t *v1alpha1.EtcdOperatorTask) (is fingerprints) {
 	etcd := &v1alpha1.Etcd{}
 	if err := c.Live.Get(ctx, t.EtcdKey(), etcd); err == nil {
-		is, _ = c.change(ctx, tasks.Task{Object: t, Etcd: etcd})
+		is, _ = c.brought(ctx, tasks.Task{Object: t, Etcd: etcd})
 	}
 	return is
 }

@@ -290,17 +290,30 @@ func TestWhatIsNoFailureOfATaskThatRuns(t *testing.T) {
 			})
 		}
 	}
+	recreation := func(change func(*world, *v1alpha1.EtcdOperatorTask)) func(*world, *v1alpha1.EtcdOperatorTask) {
+		return func(w *world, task *v1alpha1.EtcdOperatorTask) {
+			change(w, task)
+			is := task.Status.DeepCopy()
+			task.Spec.Type = v1alpha1.RecreateRollout
+			if err := w.api.Update(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+			task.Status = *is
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(*world, *v1alpha1.EtcdOperatorTask)
 		want   string
 	}{
-		"its quorum is lost": {ready(metav1.ConditionFalse, v1alpha1.ReasonQuorumLost), "the quorum was lost: because"},
-		"since it began":     {lost(0, func(*v1alpha1.EtcdOperatorTask) {}), "the quorum was lost: because"},
-		"it was before":      {lost(time.Second, func(*v1alpha1.EtcdOperatorTask) {}), "watched"},
-		"all members start":  {lost(0, recreates(v1alpha1.RecreateReadyForCreation)), "watched"},
-		"all are to stop":    {lost(0, recreates("")), "the quorum was lost: because"},
-		"it may be":          {ready(metav1.ConditionUnknown, v1alpha1.ReasonQuorumLost), "watched"},
-		"another reason":     {ready(metav1.ConditionFalse, "Other"), "watched"},
+		"its quorum is lost":                     {ready(metav1.ConditionFalse, v1alpha1.ReasonQuorumLost), "the quorum was lost: because"},
+		"since it began":                         {lost(0, func(*v1alpha1.EtcdOperatorTask) {}), "the quorum was lost: because"},
+		"it was before":                          {lost(time.Second, func(*v1alpha1.EtcdOperatorTask) {}), "watched"},
+		"all members start":                      {lost(0, recreates(v1alpha1.RecreateReadyForCreation)), "watched"},
+		"all are to stop":                        {lost(0, recreates("")), "the quorum was lost: because"},
+		"nothing is stopped yet":                 {recreation(lost(0, func(*v1alpha1.EtcdOperatorTask) {})), "watched"},
+		"it is stalled before it stops anything": {recreation(stalled(time.Hour)), "watched"},
+		"it may be":                              {ready(metav1.ConditionUnknown, v1alpha1.ReasonQuorumLost), "watched"},
+		"another reason":                         {ready(metav1.ConditionFalse, "Other"), "watched"},
 		"nothing is known of it": {func(w *world, _ *v1alpha1.EtcdOperatorTask) {
 			w.etcd(func(e *v1alpha1.Etcd) { e.Status.Conditions = nil })
 		}, "watched"},
