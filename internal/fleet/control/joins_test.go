@@ -64,7 +64,7 @@ func TestAPolicyFollowsWhatTheDefaultStarted(t *testing.T) {
 	o := w.operator()
 	o.pass(interval)
 	o.start(0)
-	if h := o.holder(0); h.Change != "" || !slices.Equal(h.Policies, []string{fleet.Default}) {
+	if h := o.holder(); h.Change != "" || !slices.Equal(h.Policies, []string{fleet.Default}) {
 		t.Fatalf("%+v", h)
 	}
 	policy.ResourceVersion, policy.Spec.Canary.Count = "", ptr.To(int32(1))
@@ -72,7 +72,7 @@ func TestAPolicyFollowsWhatTheDefaultStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.pass(2 * interval)
-	h := o.holder(0)
+	h := o.holder()
 	if h.Change == "" || h.Target == "" || !h.Canary || !slices.Equal(h.Policies, []string{"all"}) {
 		t.Errorf("%+v", h)
 	}
@@ -121,7 +121,7 @@ func TestAPolicyFollowsWhatAllPodsHaveByNow(t *testing.T) {
 				t.Fatal(err)
 			}
 			o.pass(2 * interval)
-			if h := o.holder(0); (h.Change == fleet.Restart) != c.restart || (h.Target == "") != c.restart || !h.Canary {
+			if h := o.holder(); (h.Change == fleet.Restart) != c.restart || (h.Target == "") != c.restart || !h.Canary {
 				t.Errorf("%+v", h)
 			}
 			if c.restart {
@@ -160,10 +160,10 @@ func TestAPolicyThatComesLearnsOfAFailure(t *testing.T) {
 			o := w.operator()
 			o.pass(interval)
 			o.start(0)
-			change := o.holder(0).Change
+			change := o.holder().Change
 			comes(w)
 			o.pass(2 * interval)
-			if h := o.holder(0); !h.Canary || !slices.Contains(h.Policies, "another") {
+			if h := o.holder(); !h.Canary || !slices.Contains(h.Policies, "another") {
 				t.Errorf("%+v", h)
 			}
 			w.failed(0)
@@ -190,7 +190,7 @@ func TestAPolicyLearnsOfAChangeThatRuns(t *testing.T) {
 	o.pass(interval)
 	w.labeled(0, map[string]string{"tier": "prod"})
 	o.pass(3 * interval)
-	if h := o.holder(0); h.Change == "" || !h.Canary {
+	if h := o.holder(); h.Change == "" || !h.Canary {
 		t.Errorf("%+v", h)
 	}
 }

@@ -540,7 +540,7 @@ func TestATaskThatBypassesIsACanary(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.start(0)
-		if h := o.holder(0); h.Canary != canary || !h.Unasked {
+		if h := o.holder(); h.Canary != canary || !h.Unasked {
 			t.Errorf("%d: %+v", count, h)
 		}
 		w.clock.Step(time.Minute)

@@ -41,22 +41,22 @@ func (w *world) template(i int, revision string) {
 	}
 }
 
-// stops is the recreation of a cluster that is about to stop the pods, and to start them at a revision.
-func (w *world) stops(i int, revision string) tasks.Task {
+// stops is the recreation of the first cluster that is about to stop the pods, and to start them at a revision.
+func (w *world) stops(revision string) tasks.Task {
 	w.t.Helper()
-	task := w.task(i)
+	task := w.task(0)
 	task.Object.Status.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateNeedsDeletion, TargetRevision: revision}
 	return task
 }
 
-// holder returns what the ledger has of the task of a cluster.
-func (o *operator) holder(i int) fleet.Holder {
+// holder returns what the ledger has of the task of the first cluster.
+func (o *operator) holder() fleet.Holder {
 	o.world.t.Helper()
 	l, err := o.Store.Read(o.world.t.Context())
 	if err != nil {
 		o.world.t.Fatal(err)
 	}
-	h := l.Holder(o.world.task(i).Object.UID)
+	h := l.Holder(o.world.task(0).Object.UID)
 	if h == nil {
 		o.world.t.Fatalf("%+v", l)
 	}
@@ -79,7 +79,7 @@ func recreating(t *testing.T) (*world, *operator) {
 	if err := w.begin(task); err != nil {
 		t.Fatal(err)
 	}
-	if h := o.holder(0); h.Change != fleet.Restart || !h.Canary {
+	if h := o.holder(); h.Change != fleet.Restart || !h.Canary {
 		t.Fatalf("%+v", h)
 	}
 	o.pass(interval)
@@ -91,13 +91,13 @@ func recreating(t *testing.T) (*world, *operator) {
 func TestARecreationIsJudgedByWhatItBrings(t *testing.T) {
 	w, o := recreating(t)
 	for _, want := range []int{1, 0} {
-		if writes := o.counted(func() { w.mayStart(o.asks(w.stops(0, "r1"))) }); writes != want {
+		if writes := o.counted(func() { w.mayStart(o.asks(w.stops("r1"))) }); writes != want {
 			t.Errorf("%d writes for the change that it has", writes)
 		}
 	}
-	task := w.stops(0, "r2")
+	task := w.stops("r2")
 	w.mayStart(o.asks(task))
-	h := o.holder(0)
+	h := o.holder()
 	if h.Change == fleet.Restart || h.Target == "" || !h.Canary || task.Object.Status.Change != h.Change {
 		t.Errorf("%+v", h)
 	}
@@ -116,13 +116,13 @@ func TestARecreationWaitsForACanary(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		w.waits(o.asks(w.stops(0, "r2")), v1alpha1.ReasonWaitingForCanary, "ns1/main runs task task; the task has stopped nothing yet, and keeps its slot")
-		if h := o.holder(0); h.Change != "" || h.Canary {
+		w.waits(o.asks(w.stops("r2")), v1alpha1.ReasonWaitingForCanary, "ns1/main runs task task; the task has stopped nothing yet, and keeps its slot")
+		if h := o.holder(); h.Change != "" || h.Canary {
 			t.Fatalf("%+v", h)
 		}
 		o.pass(interval)
 	}
-	if writes := o.counted(func() { o.asks(w.stops(0, "r2")) }); writes > 0 {
+	if writes := o.counted(func() { w.waits(o.asks(w.stops("r2")), v1alpha1.ReasonWaitingForCanary, "") }); writes > 0 {
 		t.Errorf("%d writes while it waits", writes)
 	}
 	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
@@ -131,7 +131,7 @@ func TestARecreationWaitsForACanary(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.waits(o.asks(w.stops(0, "r2")), v1alpha1.ReasonFleetPaused, "ns1/main (it crashes)")
+	w.waits(o.asks(w.stops("r2")), v1alpha1.ReasonFleetPaused, "ns1/main (it crashes)")
 }
 
 // It waits for a cluster in which the last change failed for as long as any other task does.
@@ -143,10 +143,10 @@ func TestARecreationWaitsForOthersForAMinute(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.waits(o.asks(w.stops(0, "r2")), v1alpha1.ReasonWaitingForCanary, "in which the last change failed: others begin at")
+	w.waits(o.asks(w.stops("r2")), v1alpha1.ReasonWaitingForCanary, "in which the last change failed: others begin at")
 	for range 2 {
 		o.pass(30 * time.Second)
-		if wait := o.asks(w.stops(0, "r2")); wait == nil {
+		if wait := o.asks(w.stops("r2")); wait == nil {
 			return
 		}
 	}
@@ -165,19 +165,19 @@ func TestARecreationNeedsNoFurtherSlot(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.mayStart(o.asks(w.stops(0, "r2")))
+	w.mayStart(o.asks(w.stops("r2")))
 }
 
 // What a twin was granted can still be written, so it is made void first: the ledger has the change that the pods get.
 func TestATwinThatStopsThePodsWithAnotherTemplate(t *testing.T) {
 	w, o := recreating(t)
 	twin := w.operator()
-	old := w.stops(0, "r2")
+	old := w.stops("r2")
 	w.mayStart(twin.asks(old))
-	granted := o.world.operator().holder(0)
-	newer := w.stops(0, "r1")
+	granted := o.world.operator().holder()
+	newer := w.stops("r1")
 	w.mayStart(o.asks(newer))
-	if h := o.holder(0); h.Change == granted.Change || h.Change != newer.Object.Status.Change {
+	if h := o.holder(); h.Change == granted.Change || h.Change != newer.Object.Status.Change {
 		t.Errorf("%+v, %s", h, newer.Object.Status.Change)
 	}
 	if err := w.api.Status().Update(t.Context(), old.Object); err == nil {
@@ -187,10 +187,10 @@ func TestATwinThatStopsThePodsWithAnotherTemplate(t *testing.T) {
 		t.Error(err)
 	}
 	// What the twin believes it has been granted cannot be written, and it does not take over.
-	old = w.stops(0, "r2")
+	old = w.stops("r2")
 	old.Object.ResourceVersion = "1"
 	w.waits(o.world.operator().asks(old), v1alpha1.ReasonWaitingForSlot, "the cache does not show the task as it was")
-	if h := o.world.operator().holder(0); h.Change != newer.Object.Status.Change {
+	if h := o.world.operator().holder(); h.Change != newer.Object.Status.Change {
 		t.Errorf("%+v", h)
 	}
 }
@@ -204,11 +204,11 @@ func TestACountKnowsNoChangeOfARecreationThatStopsNothing(t *testing.T) {
 	}
 	o := w.operator()
 	o.pass(interval)
-	if h := o.holder(0); h.Change != "" {
+	if h := o.holder(); h.Change != "" {
 		t.Errorf("%+v", h)
 	}
-	w.mayStart(o.asks(w.stops(0, "r2")))
-	if h := o.holder(0); h.Change == "" {
+	w.mayStart(o.asks(w.stops("r2")))
+	if h := o.holder(); h.Change == "" {
 		t.Errorf("%+v", h)
 	}
 }
