@@ -108,7 +108,7 @@ var bugs = []bug{
 	{
 		Name: "a learner counts as a voter",
 		Edits: []edit{
-			{"internal/cluster/observe/build.go", "		if m.Learner {\n			continue", "		if m.Learner && m.ID == 0 {\n			continue"},
+			{"internal/cluster/observe/build.go", "		if m.Learner {\n			s.Cluster.Learners", "		if m.Learner && m.ID == 0 {\n			s.Cluster.Learners"},
 			{"internal/cluster/observe/build.go", "	if o.Pod.Ready && o.Serving && o.Role != v1alpha1.RoleLearner {", "	if o.Serving && (o.Pod.Ready || o.Role == v1alpha1.RoleLearner) {"},
 			{"internal/cluster/readings.go", "(!o.Serving || o.Role == v1alpha1.RoleLearner || ", "(!o.Serving || "},
 			{"internal/rollout/guards.go", "	if o.Role != v1alpha1.RoleLearner {\n		return nil", "	if o.Role != v1alpha1.RoleLearner || !s.now.IsZero() {\n		return nil"}},
