@@ -194,5 +194,5 @@ func IsUrgent(before, after *v1alpha1.EtcdOperatorTaskStatus) bool {
 		!equality.Semantic.DeepEqual(before.LastErrors, after.LastErrors) ||
 		slices.ContainsFunc(after.Conditions, func(c metav1.Condition) bool {
 			return !meta.IsStatusConditionPresentAndEqual(before.Conditions, c.Type, c.Status)
-		})
+		}) || slices.ContainsFunc(before.Conditions, func(c metav1.Condition) bool { return meta.FindStatusCondition(after.Conditions, c.Type) == nil })
 }

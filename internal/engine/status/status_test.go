@@ -118,7 +118,10 @@ func TestUrgency(t *testing.T) {
 		"a stall": {func(t *v1alpha1.EtcdOperatorTask) {
 			RecordVerdict(t, tasks.Verdict{Reason: v1alpha1.ReasonStalled}, epoch)
 		}, true},
-		"the end":  {func(t *v1alpha1.EtcdOperatorTask) { RecordEnd(t, tasks.Done, "", "", epoch) }, true},
+		"the end": {func(t *v1alpha1.EtcdOperatorTask) { RecordEnd(t, tasks.Done, "", "", epoch) }, true},
+		"a condition that is gone": {func(t *v1alpha1.EtcdOperatorTask) {
+			meta.RemoveStatusCondition(&t.Status.Conditions, v1alpha1.ConditionAdmitted)
+		}, true},
 		"an error": {func(t *v1alpha1.EtcdOperatorTask) { AddError(t, v1alpha1.ErrInternal, "x", epoch) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {

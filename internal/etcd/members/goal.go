@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/membership"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // maxValue bounds the shown part of an annotation's value, in bytes.
@@ -107,23 +108,23 @@ func shrinksFromOdd(etcd *v1alpha1.Etcd, s *cluster.Snapshot) bool {
 	return voters%2 > 0 && voters > int(etcd.Spec.Replicas) && s.ServingVoters() == voters
 }
 
-// mayRemoveVoter reports whether a rollout may remove the pod of a voter. If the member of another pod has no vote, the rollout waits for
-// that pod, which can only leave or join when members change, unless the guard OthersParticipating is overridden. What it has requested
-// before may still be carried out.
+// mayRemoveVoter reports whether a rollout may remove the pod of a voter. It removes none once all pods are updated. If the member of another
+// pod has no vote, it waits for that pod, which can only leave or join when members change, unless the guard OthersParticipating is
+// overridden. What it has requested before may still be carried out.
 func mayRemoveVoter(rollout *v1alpha1.EtcdOperatorTask, s *cluster.Snapshot) bool {
 	if rollout == nil {
 		return false
 	}
+	r := ptr.Deref(rollout.Status.Rollout, v1alpha1.RolloutStatus{})
 	votes := func(ordinal int) bool {
 		return slices.ContainsFunc(s.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == ordinal })
 	}
+	waits := int(r.UpdatedReplicas) == len(s.Ordinals)
 	for i := range s.Ordinals {
-		if !votes(i) && !slices.Contains(rollout.Spec.OverrideGuards, v1alpha1.OverridableGuard(v1alpha1.GuardOthersParticipating)) {
-			return rollout.Status.Rollout != nil && slices.ContainsFunc(rollout.Status.Rollout.Pods, func(p v1alpha1.RolloutPod) bool {
-				i := s.OrdinalOf(p.UID)
-				return p.LastOperation.State == v1alpha1.OperationStateInProgress && i >= 0 && votes(i)
-			})
-		}
+		waits = waits || !votes(i) && !slices.Contains(rollout.Spec.OverrideGuards, v1alpha1.OverridableGuard(v1alpha1.GuardOthersParticipating))
 	}
-	return true
+	return !waits || slices.ContainsFunc(r.Pods, func(p v1alpha1.RolloutPod) bool {
+		i := s.OrdinalOf(p.UID)
+		return p.LastOperation.State == v1alpha1.OperationStateInProgress && i >= 0 && votes(i)
+	})
 }

@@ -691,6 +691,10 @@ func TestBesideARollout(t *testing.T) {
 	leftBefore(k.Snapshot)
 	k.Etcd.Spec.Replicas, rolling[0].Spec.OverrideGuards = 1, []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardOthersParticipating)}
 	NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, rolling)).NotTo(BeEmpty(), "the rollout does not wait for the pod")
+	rolling[0].Status.Rollout.UpdatedReplicas = 4
+	NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, rolling)).To(BeEmpty(), "all pods are updated, and it can only end with those that serve")
+	k.Snapshot.Ordinals[2].Pod.UID = "removed"
+	NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, rolling)).NotTo(BeEmpty(), "a removal is on its way")
 }
 
 // The pod that a rollout needs to be replaced is outdated, and not the one after it.

@@ -292,6 +292,9 @@ func (n *session) listed(ctx context.Context, now time.Time) (list []backup.Snap
 	list, err := n.config.Store.List(ctx)
 	if err != nil {
 		n.config.Log.Error(err, "Listing the store failed")
+		if n.broken > 0 { // it has yet to be confirmed
+			n.collectionDue = now.Round(0).Add(soon)
+		}
 		return nil, false
 	}
 	if err := n.leadsOn(list); err != nil {

@@ -96,13 +96,15 @@ func (n *session) leadsOn(list []backup.Snapshot) error {
 	return nil
 }
 
+// soon is when a store is listed again that did not lead on.
+const soon = time.Minute
+
 // foundBroken has a full snapshot taken with each second listing in a row that does not lead on: one alone may lack what the store has, as while a bucket
 // is resharded. The next look is soon, also the one after the full snapshot; where that did not help, it is late, since a listing that always lags would
 // cost one full snapshot after another.
 func (n *session) foundBroken(list []backup.Snapshot, err error, now time.Time) {
-	const soon, late = time.Minute, time.Hour
 	n.broken++
-	wait := max(n.inspectionPeriod(), late)
+	wait := max(n.inspectionPeriod(), time.Hour)
 	if n.broken <= 2 {
 		wait = soon
 	}
