@@ -5,6 +5,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -77,11 +78,14 @@ func TestJudgeOfTasks(t *testing.T) {
 		"a second one of two, of one":      {v1alpha1.OnDemandMaintenance, "", rejected(v1alpha1.ErrDuplicateTask), "neither a fault nor a user has come between"},
 		"a Restore beside an outdated pod": {v1alpha1.Restore, "{to: {revision: 3}}", rejected(v1alpha1.ErrRestoreRefused), ""},
 		"never served, although its pod has led": {v1alpha1.QuorumLossRecovery, "", func(w *World, t *v1alpha1.EtcdOperatorTask) {
-			w.judges[0].servedFor = w.judges[0].etcd().UID
+			w.judges[0].servedFor = anEtcd(w).UID
 			rejected(v1alpha1.ErrNeverServed)(w, t)
 		}, "neither a fault nor a user has come between"},
-		"never served, beside pods of an Etcd before": {v1alpha1.QuorumLossRecovery, "", rejected(v1alpha1.ErrNeverServed), ""},
-		"no quorum, where there is one":               {v1alpha1.OnDemandMaintenance, "", rejected(v1alpha1.ErrNoQuorum), "neither a fault nor a user has come between"},
+		"never served, beside pods of an Etcd before": {v1alpha1.QuorumLossRecovery, "", func(w *World, t *v1alpha1.EtcdOperatorTask) {
+			anEtcd(w)
+			rejected(v1alpha1.ErrNeverServed)(w, t)
+		}, ""},
+		"no quorum, where there is one": {v1alpha1.OnDemandMaintenance, "", rejected(v1alpha1.ErrNoQuorum), "neither a fault nor a user has come between"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,6 +108,14 @@ func TestJudgeOfTasks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// anEtcd creates the Etcd of the first judge.
+func anEtcd(w *World) *v1alpha1.Etcd {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "main"}}
+	w.must(w.writer.Create(context.Background(), e))
+	w.acts--
+	return e
 }
 
 // A recovery stops members only once there has been no quorum for half a minute, as far as an operator could see.

@@ -131,7 +131,7 @@ var defects = []bug{
 	{
 		Name: "once: a rollout waits for the pod of a member that has left",
 		Edits: []edit{{"internal/etcd/members/goal.go",
-			"		if !votes(i) &&", "		if votes(-2) && !votes(i) &&"}},
+			"waits || !votes(i) &&", "waits || votes(-2) && !votes(i) &&"}},
 	},
 	{
 		Name: "once: a cluster of one member and a recreation wait for each other",
