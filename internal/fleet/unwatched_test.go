@@ -6,7 +6,7 @@ package fleet
 
 import "testing"
 
-// What no operator has watched for a while is compared anew; without a policy that is left, it is neither success nor failure.
+// What no operator has watched for a while is compared again from its beginning; without a policy that is left, it is neither success nor failure.
 func TestWhatWasNotWatched(t *testing.T) {
 	watched := func(h *Holder) { canary(h); h.Baseline = "b" }
 	for name, c := range map[string]struct {

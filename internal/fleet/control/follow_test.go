@@ -908,7 +908,7 @@ func TestNothingIsSaidOfWhatWasNotWatched(t *testing.T) {
 	}
 }
 
-// What was not watched while passes failed is compared anew: a change does not fail by it, and is watched for all of its time.
+// What was not watched while passes failed is compared again from its beginning: a change does not fail by it, and is watched for all of its time.
 func TestAWatchWithAGapComparesAnew(t *testing.T) {
 	w, o := watching(t)
 	o.pass(time.Minute)
