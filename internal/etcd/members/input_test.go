@@ -694,7 +694,7 @@ func TestBesideARollout(t *testing.T) {
 	rolling[0].Status.Rollout.UpdatedReplicas = 4
 	NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, rolling)).To(BeEmpty(), "all pods are updated, and it can only end with those that serve")
 	k.Snapshot.Ordinals[2].Pod.UID = "removed"
-	NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, rolling)).NotTo(BeEmpty(), "a removal is on its way")
+	NewWithT(t).Expect(Acting(k.Etcd, k.Snapshot, rolling)).NotTo(BeEmpty(), "a removal was requested")
 }
 
 // The pod that a rollout needs to be replaced is outdated, and not the one after it.

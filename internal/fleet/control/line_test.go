@@ -239,14 +239,7 @@ func TestAChangeThatIsAskedForMuchLater(t *testing.T) {
 		w.restarts(i)
 	}
 	o := w.operator()
-	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
-		l.Grant(fleet.Holder{Task: "gone", TaskName: "gone", Namespace: "ns0", Etcd: "gone", EtcdName: "gone", Policies: []string{"all"}, Change: fleet.Restart, Canary: true, Granted: w.clock.Now()})
-		l.Succeeded("gone", w.clock.Now())
-		l.Soaked("gone", w.clock.Now())
-		return true
-	}); err != nil {
-		t.Fatal(err)
-	}
+	o.passesCanary()
 	w.clock.Step(2 * time.Hour)
 	w.mayStart(o.ask(0))
 	w.waits(o.ask(1), v1alpha1.ReasonWaitingForCanary, "")
@@ -555,5 +548,19 @@ func TestATaskThatBypassesIsACanary(t *testing.T) {
 		if all := o.failures("all", change); (len(all) == 1) != canary {
 			t.Errorf("%d: %q", count, all)
 		}
+	}
+}
+
+// passesCanary records that a cluster which is gone was the canary of a restart, and passed.
+func (o *operator) passesCanary() {
+	o.world.t.Helper()
+	now := o.world.clock.Now()
+	if err := o.Store.Change(o.world.t.Context(), func(l *fleet.Ledger) bool {
+		l.Grant(fleet.Holder{Task: "gone", TaskName: "gone", Namespace: "ns0", Etcd: "gone", EtcdName: "gone", Policies: []string{"all"}, Change: fleet.Restart, Canary: true, Granted: now})
+		l.Succeeded("gone", now)
+		l.Soaked("gone", now)
+		return true
+	}); err != nil {
+		o.world.t.Fatal(err)
 	}
 }

@@ -355,14 +355,7 @@ func TestAChangeThatWaitsForItsWindowOutlivesAnOperator(t *testing.T) {
 		w.restarts(i)
 	}
 	o := w.operator()
-	if err := o.Store.Change(t.Context(), func(l *fleet.Ledger) bool {
-		l.Grant(fleet.Holder{Task: "gone", TaskName: "gone", Namespace: "ns0", Etcd: "gone", EtcdName: "gone", Policies: []string{"all"}, Change: fleet.Restart, Canary: true, Granted: w.clock.Now()})
-		l.Succeeded("gone", w.clock.Now())
-		l.Soaked("gone", w.clock.Now())
-		return true
-	}); err != nil {
-		t.Fatal(err)
-	}
+	o.passesCanary()
 	task := w.task(1).Object
 	task.Status.Change = fleet.Restart
 	task.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForWindow, LastTransitionTime: metav1.Time{Time: w.clock.Now()}}}
